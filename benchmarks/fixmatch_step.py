@@ -28,7 +28,7 @@ from fewlabels.pool import Answers, Pool
 from fewlabels.training import make
 from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.loop import Stepper
-from fewlabels.training.training import Task, Training
+from fewlabels.training.training import Training, TrainingTask
 
 TARGET = 1.3
 NUM_LABELS = 40
@@ -51,7 +51,7 @@ def cifar10() -> Pool:
 def stepper(trainer: Training, pool: Pool) -> Callable[[int], float]:
     """Return a function that does one step and returns its seconds."""
     key = 0
-    task = Task(trainer, pool, trainer.inputs.of(pool, None), key, None)
+    task = TrainingTask(trainer, pool, trainer.inputs.of(pool, None), key, None)
     training = Stepper(task, ProcessGroup(Fabric(accelerator="cpu")), task.untrained())
 
     def step(number: int) -> float:

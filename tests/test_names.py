@@ -17,7 +17,7 @@ from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.experiments.acquisition import mark_of
 from fewlabels.names import Identity, identity
 from fewlabels.pool import Split
-from fewlabels.training.workspace import fingerprint
+from fewlabels.training.workspace import training_fingerprint
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ def test_how_a_training_is_done_changes_no_hash(name):
         (
             identity(trainer),
             mark_of(trainer, pool, Split(pool.images, pool.labels, pool.ids), 0, 0),
-            fingerprint(identity(trainer), pool, "", "", 0),
+            training_fingerprint(identity(trainer), pool, "", "", 0),
         )
         for trainer in (training.make(name), training.make(name, **done))
     ]

@@ -13,7 +13,7 @@ from fewlabels.training import alignment, darp, loop, make
 from fewlabels.training import options as names_of
 from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.minibatches import Minibatch
-from fewlabels.training.training import Task
+from fewlabels.training.training import TrainingTask
 
 CLASSES = 3
 
@@ -24,7 +24,7 @@ def begun(num_classes=CLASSES, name="fixmatch-darp", **options):
     known = {key: settings[key] for key in settings if key in names_of(name)}
     trainer = make(name, **known | options)
     pool = tiny_pool(num_classes=num_classes)
-    task = Task(trainer, pool, trainer.inputs.of(pool, None), 5, None)
+    task = TrainingTask(trainer, pool, trainer.inputs.of(pool, None), 5, None)
     network = models.build("wrn-10-1", (1, 4, 4), num_classes, rng.stream(0, "w"))
     return loop.Stepper(task, ProcessGroup(Fabric(accelerator="cpu")), network)
 

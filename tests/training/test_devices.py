@@ -20,7 +20,7 @@ from fewlabels.models import checkpoint
 from fewlabels.training import devices, loop, resolve
 from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.optimization import AveragedNetwork, cosine_factor, sgd
-from fewlabels.training.training import Task
+from fewlabels.training.training import TrainingTask
 
 STEPS = 5
 
@@ -62,7 +62,7 @@ class Group(ProcessGroup):
 
 def task_of(trainer, pool):
     key = rng.fork(rng.stream(0, "train"))
-    return Task(trainer, pool, trainer.inputs.of(pool, None), key, None)
+    return TrainingTask(trainer, pool, trainer.inputs.of(pool, None), key, None)
 
 
 def by_groups(trainer, pool):

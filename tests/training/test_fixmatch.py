@@ -14,7 +14,7 @@ from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.fixmatch import FixMatch, consistency_loss
 from fewlabels.training.learner import PseudoLabels
 from fewlabels.training.minibatches import drawn_items
-from fewlabels.training.training import Task
+from fewlabels.training.training import TrainingTask
 
 
 def logits_of(*rows):
@@ -23,7 +23,7 @@ def logits_of(*rows):
 
 def begun(trainer, pool, key=5):
     """Return a training before its first step, and its network."""
-    task = Task(trainer, pool, trainer.inputs.of(pool, None), key, None)
+    task = TrainingTask(trainer, pool, trainer.inputs.of(pool, None), key, None)
     network = models.build("wrn-10-1", (1, 4, 4), 2, rng.stream(0, "w"))
     stepper = loop.Stepper(task, ProcessGroup(Fabric(accelerator="cpu")), network)
     return stepper, stepper.learning.train()

@@ -20,7 +20,7 @@ from fewlabels.training.optimization import (
     rate_bound,
     sgd,
 )
-from fewlabels.training.training import Task
+from fewlabels.training.training import TrainingTask
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_the_bound_of_the_rate():
 def test_a_bounded_training_starts_at_the_bound(limit):
     pool = tiny_pool()
     trainer = make("supervised", learning_rate=1e3, rate_limit=limit)
-    task = Task(trainer, pool, trainer.inputs.of(pool, None), 0, None)
+    task = TrainingTask(trainer, pool, trainer.inputs.of(pool, None), 0, None)
     network = task.untrained()
     outputs = task.views.classifier(network, 2).outputs(pool.images, pool.labeled)
     bound = rate_bound(outputs.features, 2, limit)

@@ -9,7 +9,7 @@ from tests.training.test_trainers import fit
 from fewlabels import training
 from fewlabels.errors import UsageError
 from fewlabels.training.graph import Sources, balanced
-from fewlabels.training.ot import OT, assignment, first_centers, squared_distances
+from fewlabels.training.ot import OT, assignment, center_distances, first_centers
 
 
 def cheapest(costs, masses, shares):
@@ -66,9 +66,9 @@ def test_where_an_assignment_begins_changes_nothing():
     np.testing.assert_allclose(again.offsets, first.offsets, atol=1e-4)
 
 
-def test_squared_distances():
+def test_center_distances():
     points, centers = np.array([[0.0, 3.0], [1.0, 1.0]]), np.array([[4.0, 0.0]])
-    np.testing.assert_allclose(squared_distances(points, centers), [[25.0], [10.0]])
+    np.testing.assert_allclose(center_distances(points, centers), [[25.0], [10.0]])
 
 
 def test_extreme_costs_give_finite_beliefs():

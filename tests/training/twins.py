@@ -11,7 +11,7 @@ from fewlabels import models, rng
 from fewlabels.training import loop, make
 from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.learner import Learned, Loss, Step
-from fewlabels.training.training import Task
+from fewlabels.training.training import TrainingTask
 
 CLASSES, STEPS = 3, 100
 
@@ -41,7 +41,7 @@ def taken(name, seed=0, number=20, **options):
     settings = {"steps": STEPS, "minibatch_size": 4, "mu": 2, "weak": {"shift": 0.5}}
     trainer = make(name, **settings | options)
     pool = tiny_pool(num_classes=CLASSES, seed=seed)
-    task = Task(trainer, pool, trainer.inputs.of(pool, None), 5 + seed, None)
+    task = TrainingTask(trainer, pool, trainer.inputs.of(pool, None), 5 + seed, None)
     draws = rng.stream(seed, "weights")
     network = models.build("wrn-10-1", (1, 4, 4), CLASSES, draws)
     stepper = loop.Stepper(task, ProcessGroup(Fabric(accelerator="cpu")), network)

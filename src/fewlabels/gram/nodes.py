@@ -1,8 +1,8 @@
 """The different rows of a pool.
 
 Rows are compared by their direction. Items whose rows are equal are one node, so that
-copies of an image count once. A node is told by a hash of its row, and nodes stand in
-the order of these hashes: the order of the items has no say.
+copies of an image count once. Nodes are identified and sorted by a hash of their row,
+so that the order of the items does not matter.
 
 Shapes: N items, n items asked about, M nodes, D numbers per row.
 """
@@ -79,7 +79,7 @@ class Nodes:
     first: NDArray[np.int64]
     """An item of each node, shape (M,)."""
     hashes: NDArray[np.int64]
-    """What tells each node, ascending, shape (M,)."""
+    """Identifies each node, ascending, shape (M,)."""
     center: Tensor
     """Mean direction of the items, float32, shape (D,)."""
     spread: float
@@ -89,18 +89,18 @@ class Nodes:
     def of(cls, rows: RowSource, origin: float) -> "Nodes":
         """Find the different rows; one pass over all of them."""
         num_items, width = rows.shape
-        found = np.empty(num_items, dtype=np.int64)
+        item_hashes = np.empty(num_items, dtype=np.int64)
         total = torch.zeros(width, dtype=torch.float64)
         squares = 0.0
         for start in range(0, num_items, _BLOCK):
             items = np.arange(start, min(start + _BLOCK, num_items))
             part = read_rows(rows, items)
-            found[items] = row_hashes(part).numpy()
+            item_hashes[items] = row_hashes(part).numpy()
             unit = directions(part, origin)
             total += unit.sum(dim=0, dtype=torch.float64)
             squares += float(unit.square().sum(dtype=torch.float64))
         hashes, first, node_of = np.unique(
-            found, return_index=True, return_inverse=True
+            item_hashes, return_index=True, return_inverse=True
         )
         center = total / num_items
         variance = squares / num_items - float(center.square().sum())

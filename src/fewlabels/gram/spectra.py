@@ -24,7 +24,7 @@ _LOBPCG_LEAST_SIZE = 5
 
 @dataclass(frozen=True)
 class Spectrum:
-    """What the eigenvalues of one Gram matrix say about training on its items."""
+    """Eigenvalues of one Gram matrix, and their consequences for training."""
 
     smallest: float
     """Smallest eigenvalue, the paper's objective; about -1e-16 of the largest for 0."""
@@ -99,7 +99,7 @@ def lobpcg_smallest_eigenvalue(
         generator: Where the iteration starts.
 
     Returns:
-        The smallest eigenvalue, and whether it is LOBPCG's own: False says that the
+        The smallest eigenvalue, and whether it is LOBPCG's own: False means that the
         check failed, or that the matrix has fewer than five rows, and that the value
         is the dense one.
     """

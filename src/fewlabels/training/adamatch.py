@@ -27,7 +27,7 @@ _LABELED = ("labeled", "labeled-strong")
 
 @dataclass(frozen=True, kw_only=True)
 class AdaMatch(Learner):
-    """FixMatch that is measured by what the network says of labeled items.
+    """FixMatch whose threshold depends on predictions for labeled items.
 
     Labeled items have strong views too, and are seen both alone and together with the
     unlabeled ones; their loss is that of a random point between. Predictions are
@@ -70,8 +70,8 @@ class AdaMatch(Learner):
     def loss(self, step: Step) -> Loss:
         """Return the sum of both terms."""
         labels_B = step.minibatch.labels
-        # Logits of labeled items lie between what the network says of them alone and
-        # what it says where batch normalization sees the others too.
+        # Logits of labeled items lie between those of a pass over them alone and those
+        # of a pass in which batch normalization sees the others too.
         alone = step.outputs(*_LABELED, moves_statistics=False)
         *together, weak, strong = step.outputs(*_LABELED, "weak", "strong")
         draws = step.stream("logit interpolation")

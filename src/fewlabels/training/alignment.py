@@ -37,11 +37,12 @@ from fewlabels.training.learner import (
 
 _TINY = 1e-6
 _PLAIN_MISFIT = 0.25
+_SOLVER_OPTIONS = ("capacity", "masking", "solver")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Targeted(Settings):
-    """What knows, or estimates, how frequent the classes are."""
+    """Settings of an alignment to class shares, known or estimated."""
 
     target: Annotated[
         Literal["uniform", "labeled", "estimated"] | tuple[float, ...], Limits(above=0)
@@ -56,14 +57,14 @@ class Targeted(Settings):
 
     def known(self, pool: Pool, num_rows: int) -> Tensor | None:
         """Return how many of some rows each class shall get; None: to be estimated."""
-        if not isinstance(self.target, str):
-            return targets.from_shares(torch.tensor(self.target), num_rows)
+        if self.target == "estimated":
+            return None
+        if self.target == "uniform":
+            return targets.uniform(num_rows, pool.num_classes)
         if self.target == "labeled":
             labels = pool.labels[pool.labeled]
             return targets.from_labels(labels, pool.num_classes, num_rows)
-        if self.target == "uniform":
-            return targets.uniform(num_rows, pool.num_classes)
-        return None
+        return targets.from_shares(torch.tensor(self.target), num_rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,16 +144,12 @@ class Darp(Targeted):
     """Newton's method on the dual, or the alternating updates of DARP's code."""
 
     def memory(self, pool: Pool) -> dict[str, Tensor]:
-        """Return what is known of the pool's items: nothing yet.
+        """Return the state of all refinements, as it is before the first step.
 
-        Args:
-            pool: The pool.
-
-        Returns:
-            ``stored``: the last prediction for each item's weak view, uniform before
-            the first. ``refined``: the stored matrix as it was refined last. ``dual``:
-            dual variables of that, where the next one starts. ``counts``: refinements
-            that were done, and that were impossible and skipped.
+        ``stored``: the last prediction for each item's weak view, uniform before the
+        first. ``refined``: the stored matrix as it was refined last. ``dual``: its dual
+        variables, where the next refinement starts. ``counts``: refinements that were
+        done, and that were impossible and skipped.
         """
         num_classes = pool.num_classes
         even = torch.full((len(pool), num_classes), 1 / num_classes)
@@ -175,7 +172,7 @@ class Darp(Targeted):
         memory, items_U = step.memory, step.minibatch.items
         items = step.group.gathered(items_U).cpu()
         rows = step.group.gathered(probabilities_UC.float()).cpu()
-        if bool(rows.isfinite().all()):  # if not, the loss will tell
+        if bool(rows.isfinite().all()):  # if not, the loss is not either
             # By NumPy: of an item that occurs twice, the last row stays.
             memory["stored"].numpy()[items.numpy()] = rows.numpy()
         has_begun = step.number >= self.warmup * step.schedule.steps
@@ -195,10 +192,9 @@ class Darp(Targeted):
         return PseudoLabels(refined_UC, keeps_U[self.mask_on], rates)
 
     def _refine(self, step: Step) -> None:
-        """Refine the whole stored matrix; if that is impossible, say so and go on."""
-        stored_NC, dual_C, counts = (
-            step.memory[name] for name in ("stored", "dual", "counts")
-        )
+        """Refine the whole stored matrix; warn the first time that is impossible."""
+        stored_NC, dual_C = step.memory["stored"], step.memory["dual"]
+        counts, classes = step.memory["counts"], step.pool.classes
         target_C = self.wanted(step.pool, stored_NC)
         message = ""
         if not counts.any() and targets.misfit(stored_NC, target_C) > _PLAIN_MISFIT:
@@ -209,30 +205,22 @@ class Darp(Targeted):
             often, seldom = int(means_C.argmax()), int(means_C.argmin())
             message = (
                 "DARP pulls the predictions towards class shares that do not fit them: "
-                f"{means_C[often]:.0%} as '{step.pool.classes[often]}' and "
-                f"{means_C[seldom]:.0%} as '{step.pool.classes[seldom]}' against "
-                f"{shares_C[often]:.0%} and {shares_C[seldom]:.0%} of the target. If "
-                "the classes are that uneven, set target to their shares; if they are "
-                "not, this is what DARP is for."
+                f"{means_C[often]:.0%} as '{classes[often]}' and {means_C[seldom]:.0%} "
+                f"as '{classes[seldom]}' against {shares_C[often]:.0%} and "
+                f"{shares_C[seldom]:.0%} of the target. If the classes are that "
+                "uneven, set target to their shares."
             )
+        options = {name: getattr(self, name) for name in _SOLVER_OPTIONS}
         try:
-            found = darp.solve(
-                stored_NC,
-                target_C,
-                capacity=self.capacity,
-                masking=self.masking,
-                solver=self.solver,
-                start=dual_C,
-            )
-            step.memory["refined"].copy_(found.refined)
-            dual_C.copy_(found.dual)
+            solution = darp.solve(stored_NC, target_C, start=dual_C, **options)
+            step.memory["refined"].copy_(solution.refined)
+            dual_C.copy_(solution.dual)
             counts[0] += 1
         except InfeasibleTargetError as error:
             if not counts[1]:
                 message = (
-                    f"The refinement of step {step.number} was skipped, and what was "
-                    f"refined before stays in use: {error} Further ones are only "
-                    "counted."
+                    f"The refinement of step {step.number} was skipped, and the last "
+                    f"one stays in use: {error} Further ones are only counted."
                 )
             counts[1] += 1
         if message and step.group.rank == 0:

@@ -84,8 +84,8 @@ class FixMatchCta(FixMatch):
 
     In each step, labeled items are changed by operations of any strength. How near the
     averaged network's answers are to the labels is remembered for each operation and
-    strength; strong views are drawn from what it still recognizes. They are made within
-    the step: minibatches that are made ahead could not know.
+    strength; strong views are drawn from what it still recognizes. They are drawn
+    within the step, since minibatches are prepared ahead of it.
     """
 
     official: ClassVar[Mapping[str, Any]] = {"cutout": 0.5}
@@ -124,7 +124,7 @@ class FixMatchCta(FixMatch):
         return shares_KS.where(shares_KS >= self.least_rate, 0)
 
     def outputs(self, step: Step) -> Outputs:
-        """Return what the network says; strong views are made first."""
+        """Draw strong views, and return the network's outputs."""
         draws = step.stream("learned operations")
         weak = step.minibatch.views["strong"].cpu()
         weights_KS = self.weights(step.memory["rates"])

@@ -178,7 +178,7 @@ def refine(probabilities: Tensor, target: Tensor, **options: Any) -> Tensor:
     return solve(probabilities, target, **options).refined
 
 
-class Point(NamedTuple):
+class Dual(NamedTuple):
     """A dual ν, shape (K,), with the row duals μ, (M,), and column sums, (K,)."""
 
     dual: Tensor
@@ -266,7 +266,7 @@ class Problem:
                 powers_mK.clamp_max_(_LARGEST_POWER)  # zero times infinity is no number
             yield chunk, powers_mK.exp2_().mul_(reference_mK)
 
-    def point(self, dual_K: Tensor, row_duals_M: Tensor, rows_MK: Tensor) -> Point:
+    def point(self, dual_K: Tensor, row_duals_M: Tensor, rows_MK: Tensor) -> Dual:
         """Tilt all rows and make them sum to one.
 
         Args:
@@ -285,9 +285,9 @@ class Problem:
             columns_K += inverse_m @ tilted_mK
             rows_MK[chunk] = tilted_mK.mul_(inverse_m[:, None])
         exact_M = row_duals_M - sums_M.log2().div_(self.speeds)
-        return Point(dual_K, exact_M, columns_K)
+        return Dual(dual_K, exact_M, columns_K)
 
-    def start(self, dual_K: Tensor, rows_MK: Tensor) -> Point:
+    def start(self, dual_K: Tensor, rows_MK: Tensor) -> Dual:
         """Return the point of a dual whose row duals are not known."""
         if self.span(dual_K) < _NEAR:
             return self.point(dual_K, -self.sums.log2().div_(self.speeds), rows_MK)
@@ -369,7 +369,7 @@ def masked(probabilities_MK: Tensor, target_K: Tensor, capacity: float) -> Tenso
 
 def _alternate(
     problem: Problem, start_K: Tensor, rounds: int, tolerance: float, rows_MK: Tensor
-) -> tuple[Point, int]:
+) -> tuple[Dual, int]:
     """Balance columns and rows in turn, as DARP's authors do (Algorithm 1).
 
     A round makes each column sum to its target with the row duals held fixed, then each
@@ -403,7 +403,7 @@ def _alternate(
 
 def _minimize(
     problem: Problem, start_K: Tensor, tolerance: float, rows_MK: Tensor
-) -> tuple[Point, int]:
+) -> tuple[Dual, int]:
     """Find the dual with which all columns sum to their targets, by Newton's method.
 
     With the row duals eliminated, what is left to minimize over K numbers is the convex
@@ -451,7 +451,7 @@ def _minimize(
     )
 
 
-def _newton_step(problem: Problem, point: Point, rows_MK: Tensor) -> Point:
+def _newton_step(problem: Problem, point: Dual, rows_MK: Tensor) -> Dual:
     """Return a point along the Newton direction where g is lower.
 
     g is convex: where it still falls, it has fallen all the way. Near the optimum its
@@ -484,7 +484,7 @@ def _newton_step(problem: Problem, point: Point, rows_MK: Tensor) -> Point:
     return tried
 
 
-def _direction(problem: Problem, point: Point, rows_MK: Tensor, reach: float) -> Tensor:
+def _direction(problem: Problem, point: Dual, rows_MK: Tensor, reach: float) -> Tensor:
     """Return a direction in which g falls; its entries sum to zero.
 
     It solves the linearized equations log c = log T rather than c = T. A class by

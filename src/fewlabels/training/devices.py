@@ -51,7 +51,7 @@ _OWN_BUFFERS: dict[str, Any] = {next(o for o in _BUFFER_OPTIONS if o in _KNOWN):
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-    from fewlabels.training.training import Task
+    from fewlabels.training.training import TrainingTask
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,9 @@ class ProcessGroup:
                 tensor.copy_(mean)
 
 
-def trained(task: "Task", network: Network, on_checkpoint: OnCheckpoint) -> Network:
+def trained(
+    task: "TrainingTask", network: Network, on_checkpoint: OnCheckpoint
+) -> Network:
     """Return the averaged network of a training on the devices of its settings."""
     if task.settings.devices > 1 and not _is_launched():
         return _trained_by_several(task, network, on_checkpoint)
@@ -131,7 +133,7 @@ def _is_launched() -> bool:
 
 
 def _fabric(settings: Schedule) -> "Fabric":
-    """Return device, precision and communication, or say what is not there."""
+    """Return device, precision and communication; raise if one is missing."""
     # Here, since it takes seconds, and only a training needs it.
     from lightning_fabric import Fabric
     from lightning_fabric.strategies.ddp import DDPStrategy
@@ -169,7 +171,7 @@ def _fabric(settings: Schedule) -> "Fabric":
 
 
 def _trained_by_several(
-    task: "Task", network: Network, on_checkpoint: OnCheckpoint
+    task: "TrainingTask", network: Network, on_checkpoint: OnCheckpoint
 ) -> Network:
     context = torch.multiprocessing.get_context(_METHOD)
     # One for each process: a process that is killed while it writes blocks no other.
@@ -198,7 +200,11 @@ def _trained_by_several(
 
 
 def _train_member(
-    fabric: "Fabric", *, task: "Task", connections: Sequence[Connection], stop: Event
+    fabric: "Fabric",
+    *,
+    task: "TrainingTask",
+    connections: Sequence[Connection],
+    stop: Event,
 ) -> None:
     """Train as one of several processes; the first one reports."""
     group = ProcessGroup(fabric)
@@ -295,5 +301,5 @@ class Listener:
                 self.error = self.error or event["error"]
             else:
                 replay.hear(event)
-        except Exception as error:  # noqa: BLE001 - raised again by whoever waits
+        except Exception as error:  # noqa: BLE001 - raised again in the waiting process
             self.error = self.error or error

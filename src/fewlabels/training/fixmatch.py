@@ -26,7 +26,7 @@ from fewlabels.training.learner import (
 from fewlabels.training.views import View
 
 Outputs = tuple[Learned, Learned, Learned]
-"""What the network says of labeled, weak and strong views."""
+"""Outputs of the network for labeled, weak and strong views."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Consistency(Learner):
         return Loss(sum(others.values(), loss.total), loss.figures)
 
     def outputs(self, step: Step) -> Outputs:
-        """Return what the network says of labeled, weak and strong views."""
+        """Return the network's outputs for labeled, weak and strong views."""
         if self.forward == "split":
             with torch.no_grad():
                 [weak] = step.outputs("weak")
@@ -73,13 +73,13 @@ class Consistency(Learner):
         return labeled, weak, strong
 
     def pseudo_labels(self, step: Step, probabilities_UC: Tensor) -> PseudoLabels:
-        """Return what to believe of the weak views, and which of it counts."""
+        """Return pseudo-labels from weak views, and which of them count."""
         raise NotImplementedError
 
     def other_terms(
         self, step: Step, outputs: Outputs, pseudo: PseudoLabels
     ) -> Mapping[str, Tensor]:
-        """Return what else is minimized, weighted, by name."""
+        """Return other terms of the loss, weighted, by name."""
         del step, outputs, pseudo
         return {}
 

@@ -41,7 +41,7 @@ _VIEWS_KEY = 0  # the same views for every training, so that they are embedded o
 
 @dataclass(frozen=True, kw_only=True)
 class FrozenInputs(Inputs):
-    """Rows of an encoder that is never trained, made once and kept."""
+    """Features of an encoder that is never trained, computed once and kept."""
 
     word: ClassVar = "Frozen"
     has_features: ClassVar = True
@@ -65,7 +65,7 @@ class FrozenInputs(Inputs):
     (see :func:`augment.preset`) or settings; or how their features are."""
     weak_views: Count = field(default=1, metadata=OF_VIEWS)
     """Weak views of each image that are embedded."""
-    # It belongs to learners without strong views too: runs say so since the first.
+    # It counts for learners without strong views too: all runs have recorded it.
     strong_views: Count = field(default=2, metadata=OF_VIEWS)
     """Strong views of each image that are embedded."""
 
@@ -102,7 +102,7 @@ class FrozenViews(Views):
 
     @cached_property
     def rows(self) -> FeatureRows:
-        """Features of the images as they are; only they say how long a row is."""
+        """Features of the images without variation."""
         return embedded(self.pool.images, self.encoder, cache=self.cache)
 
     @property
@@ -112,7 +112,7 @@ class FrozenViews(Views):
 
     @property
     def identity(self) -> str:
-        """Name of the encoder, which tells its weights."""
+        """Name of the encoder, which identifies its weights."""
         return self.encoder.name
 
     def __getstate__(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class FrozenViews(Views):
             self._stored(kind)
 
     def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
-        """Return a view of each item, stored or made anew, for each that is wanted."""
+        """Return a view of each item, stored or drawn, for each that is wanted."""
         shown = {}
         for name, (kind, generator) in wanted.items():
             views = self._stored(kind)

@@ -94,7 +94,7 @@ class GraphLearner(DirectLearner):
     landmarks: Count = 10_000
     """Most rows that are kept with the classifier, to vote on new images."""
     search: Search = "exact"
-    """How neighbors are found: ``"exact"``, or by ``"faiss"``, which misses a few and
+    """How to search neighbors: ``"exact"``, or by ``"faiss"``, which misses a few and
     is meant for more than 100,000 items."""
     shares: Shares = "unknown"
     """Class shares of the pool: the shares themselves, ``"even"``, or ``"unknown"``."""
@@ -277,8 +277,8 @@ def sharpness(
 ) -> tuple[float, float]:
     """Return the factor of logits under which labels that were left out are likeliest.
 
-    Few labels say little, so what is usual counts too: where there are none to leave
-    out, it is what comes back.
+    Few labels are weak evidence, so unusual factors are penalized; without labels to
+    leave out, the usual factor is returned.
 
     Args:
         left_out: Logits of each labeled node by all other labels, shape (n, C).

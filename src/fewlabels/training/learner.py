@@ -1,8 +1,8 @@
-"""What learns, and what it is given in each step.
+"""Learners, and what they are given in each step.
 
-A learner is a frozen object of settings. It says which views of the items it wants, by
-name; which layers besides the classifier; and which tensors outlive a step. In each
-step it is given all of these, the network and its average, and returns a loss.
+A learner is a frozen object of settings. It names the views of the items that it wants,
+the layers that it needs besides the classifier, and the tensors that outlive a step. In
+each step it gets all of these, the network and its average, and returns a loss.
 
 Shapes: B labeled items in a minibatch, U unlabeled ones, C classes.
 """
@@ -80,13 +80,13 @@ class PseudoLabels:
 
 
 class Learned(NamedTuple):
-    """What a network says about some inputs."""
+    """Outputs of a network for some inputs."""
 
     features: Tensor
     """Input of the last layer."""
     logits: Tensor
     heads: Mapping[str, Tensor]
-    """What the learner's own layers say, by name."""
+    """Outputs of the learner's own layers, by name."""
 
 
 class LearningNetwork(nn.Module):
@@ -109,7 +109,7 @@ class LearningNetwork(nn.Module):
             self.heads[name] = layer
 
     def forward(self, inputs: Tensor) -> Learned:
-        """Return features, logits and what the other layers say."""
+        """Return features, logits and the outputs of the other layers."""
         features = self.network.embed(inputs)
         others = {name: head(features) for name, head in self.heads.items()}
         return Learned(features, self.network.head(features), others)
@@ -252,7 +252,7 @@ class DirectLearner(Settings):
         raise NotImplementedError
 
     def rehearse(self, num_items: int, num_classes: int, width: int) -> float:
-        """Solve a problem that is made up; return how many times longer this one is."""
+        """Solve a small random problem; return how many times longer this one takes."""
         raise NotImplementedError
 
 

@@ -1,7 +1,7 @@
 """A linear head over frozen features that is fitted, not trained: seconds on a CPU.
 
-Regularized logistic regression on the labels, and, where cross-validation on the labels
-does not speak against it, on what the labels say about their neighbors in the pool.
+Regularized logistic regression on the labels and, unless cross-validation on the labels
+speaks against it, on labels that are spread to their neighbors in the pool.
 
 Shapes: N items of the pool that are looked at, n labeled ones, D features, C classes,
 M nodes of a graph of neighbors, K neighbors of each.
@@ -237,7 +237,7 @@ def neighbor_graph(rows: Tensor, num_neighbors: int) -> NeighborGraph:
 
 
 def spread(graph: NeighborGraph, labeled: Tensor, labels: Tensor) -> Tensor:
-    """Let labels flow along the edges, and say what every item then is.
+    """Return class shares of all items, from labels that flow along the edges.
 
     As :mod:`fewlabels.training.spreading`, but for the weights of the edges. How many
     items each class gets is nowhere prescribed.

@@ -20,7 +20,7 @@ from fewlabels.training.schedule import Schedule
 from fewlabels.training.workspace import SavedState
 
 if TYPE_CHECKING:  # it trains by this module
-    from fewlabels.training.training import Task
+    from fewlabels.training.training import TrainingTask
 
 _REPORT_EVERY = 10
 _PREFETCH_ON_GPU = 2
@@ -39,7 +39,9 @@ class Stepper:
         learning_rate: That of the first step.
     """
 
-    def __init__(self, task: "Task", group: ProcessGroup, network: Network) -> None:
+    def __init__(
+        self, task: "TrainingTask", group: ProcessGroup, network: Network
+    ) -> None:
         """Begin with an untrained network."""
         learner, self.alignment = task.training.learner, task.training.alignment
         assert isinstance(learner, Learner)

@@ -48,9 +48,9 @@ class Minibatch:
 class Minibatcher:
     """Makes the minibatch of any step from its number alone.
 
-    A process draws for its own share; with one process there is one share. Nothing
-    depends on what was made before, so minibatches can be made ahead, and a training
-    can be taken up anywhere.
+    A process draws for its own share; with one process there is one share. Minibatches
+    do not depend on earlier ones, so they can be prepared ahead, and a training can be
+    resumed at any step.
     """
 
     inputs: Views
@@ -108,8 +108,8 @@ def drawn_items(items: Tensor, size: int, key: int, purpose: str, step: int) -> 
     """Return the items of one step of endless shuffled passes, cut into minibatches.
 
     Few labels simply repeat inside a minibatch, and no item is ever more than one pass
-    ahead of another. What a step gets depends on the step alone, so that a training can
-    be taken up anywhere.
+    ahead of another. The items depend on the step alone, so that a training can be
+    resumed at any step.
 
     Args:
         items: Of which to draw, shape (n,), at least one.
@@ -149,7 +149,7 @@ def _shuffled(num_items: int, key: int, purpose: str, number: int) -> Tensor:
 def prepared(
     make: Callable[[int], Minibatch], start: int, stop: int, depth: int
 ) -> Generator[Minibatch]:
-    """Yield the minibatches of some steps, up to ``depth`` of them made ahead.
+    """Yield the minibatches of some steps, up to ``depth`` of them prepared ahead.
 
     A minibatch depends on its step alone, so that the depth changes nothing but time.
     """

@@ -1,4 +1,4 @@
-"""CDMAD: what the network says of an image that shows nothing is its bias.
+"""CDMAD: the prediction for an image that shows nothing is the network's bias.
 
 Lee and Kim, "CDMAD: Class-Distribution-Mismatch-Aware Debiasing for Class-Imbalanced
 Semi-Supervised Learning" (CVPR 2024).
@@ -30,7 +30,7 @@ class FixMatchCdmad(FixMatch):
     500 epochs."""
 
     def outputs(self, step: Step) -> Outputs:
-        """Return what the network says, of weak views less what it says of nothing."""
+        """Return outputs, those of weak views less those of the neutral image."""
         sample = step.minibatch.views["weak"]
         nothing = neutral(step.average.network, sample.shape[1:]).to(sample.device)
         if self.forward == "split":
@@ -55,7 +55,7 @@ class FixMatchCdmad(FixMatch):
 
 
 def neutral(network: Network, shape: tuple[int, ...]) -> Tensor:
-    """Return an input that says nothing of its class: white, or the mean of all rows.
+    """Return an input without information: white, or the mean of all rows.
 
     Args:
         network: The network that it is for.

@@ -85,10 +85,10 @@ def rate_bound(
     """
     items = torch.arange(len(features))
     kernel = last_layer_kernel(features, num_classes, blocks="full")
-    found = spectrum(kernel.block(items, items) / len(items))
+    values = spectrum(kernel.block(items, items) / len(items))
     if limit == "linearized":
-        return 1 / found.largest
-    return found.smallest if found.rank == len(items) else 0.0
+        return 1 / values.largest
+    return values.smallest if values.rank == len(items) else 0.0
 
 
 class AveragedNetwork(Generic[Module]):

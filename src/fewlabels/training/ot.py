@@ -85,7 +85,7 @@ class OT(GraphLearner):
         every[:, present] = self._clustered(
             points, masses, given[:, present], shares[present]
         )
-        if len(absent):  # which of them a node is of, no label tells
+        if len(absent):  # no label distinguishes them
             any_of_them = np.logaddexp.reduce(every[:, absent], axis=1)
             own = np.log(shares[absent] / shares[absent].sum())
             every[:, absent] = any_of_them[:, None] + own
@@ -102,7 +102,7 @@ class OT(GraphLearner):
         centers = first_centers(points, masses, given)
         logs, offsets = given, np.zeros(len(shares))
         for _ in range(_ROUNDS):
-            costs = squared_distances(points, centers)
+            costs = center_distances(points, centers)
             plan = assignment(costs, masses, shares, self.temperature, offsets)
             likelihoods = labels.T @ plan.logs[labeled]
             _, likeliest = linear_sum_assignment(likelihoods, maximize=True)
@@ -137,14 +137,14 @@ def first_centers(points: Floats, masses: Floats, given: Floats) -> Floats:
     has_center = np.asarray(given.any(axis=0))
     some = points[:: -(-len(points) // _MOST_BEGINNINGS)]
     for number in np.flatnonzero(~has_center):
-        nearest = squared_distances(points, centers[has_center]).min(axis=1)
-        gained = np.maximum(nearest[:, None] - squared_distances(points, some), 0)
+        nearest = center_distances(points, centers[has_center]).min(axis=1)
+        gained = np.maximum(nearest[:, None] - center_distances(points, some), 0)
         centers[number] = some[(masses @ gained).argmax()]
         has_center[number] = True
     return centers
 
 
-def squared_distances(points: Floats, centers: Floats) -> Floats:
+def center_distances(points: Floats, centers: Floats) -> Floats:
     """Return the squared distance of each point to each center, shape (M, k)."""
     cross = points @ centers.T
     squares = (points**2).sum(axis=1)[:, None] + (centers**2).sum(axis=1) - 2 * cross

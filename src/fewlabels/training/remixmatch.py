@@ -57,7 +57,7 @@ class ReMixMatch(MixMatch):
 
     @property
     def heads(self) -> Mapping[str, int]:
-        """A layer that tells by how many quarters an image is turned."""
+        """A layer that predicts by how many quarters an image is turned."""
         return {"rotation": _QUARTERS}
 
     def check(self, pool: Pool) -> None:

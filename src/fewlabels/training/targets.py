@@ -1,4 +1,4 @@
-"""How many rows each class shall get, when nobody knows.
+"""How many rows each class shall get: given, counted or estimated.
 
 Shapes: M rows of probabilities, K classes.
 
@@ -113,9 +113,8 @@ def estimated(probabilities: Tensor, prior: Tensor | None = None) -> Tensor:
     """
     rows_MK = probability_rows(probabilities).double()
     num_rows, num_classes = rows_MK.shape
-    prior_K = rows_MK.new_full((num_classes,), 1 / num_classes)
-    if prior is not None:
-        prior_K = from_shares(prior, 1).to(rows_MK.device)
+    even_K = rows_MK.new_full((num_classes,), 1 / num_classes)
+    prior_K = even_K if prior is None else from_shares(prior, 1).to(rows_MK.device)
     if len(prior_K) != num_classes:
         raise ShapeError(
             f"prior has {len(prior_K)} entries, and probabilities have {num_classes} "
@@ -192,11 +191,8 @@ def column_target(target: Tensor, matrix_MK: Tensor) -> Tensor:
     target_K = torch.as_tensor(target).detach().to(matrix_MK.device, torch.float64)
     total = float(target_K.sum())
     is_near = abs(total - num_rows) <= _TARGET_TOLERANCE * num_rows
-    if (
-        target_K.shape != (num_classes,)
-        or not is_near
-        or not bool((target_K > 0).all())
-    ):
+    is_vector = target_K.shape == (num_classes,)
+    if not (is_vector and is_near and bool((target_K > 0).all())):
         raise UsageError(
             f"target is {target_K.tolist()} and adds up to {total:.10g}; give each of "
             f"the {num_classes} classes a number of rows above 0, {num_rows} together "

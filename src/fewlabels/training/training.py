@@ -112,7 +112,7 @@ class Training:
         Args:
             pool: Labeled and unlabeled images.
             generator: The only source of randomness.
-            workspace: Where the training is kept, finished or not, and found again.
+            workspace: Folder from which the training is loaded or resumed, if any.
             on_checkpoint: Called with the step and the averaged network. A learner that
                 takes no steps calls once, with step 1, or 0 where nothing is labeled.
 
@@ -126,7 +126,7 @@ class Training:
             torch.enable_grad(),
             workspaces.hold_workspace(folder if devices.is_first() else None),
         ):
-            task = Task.of(self, pool, generator, folder)
+            task = TrainingTask.of(self, pool, generator, folder)
 
             def notify(step: int, network: Network) -> None:
                 on_checkpoint(step, task.classifier(network))
@@ -144,7 +144,7 @@ class Training:
         self, pool: Pool, generator: Generator, workspace: Path
     ) -> Classifier | None:
         """Return what :meth:`fit` finished earlier, without ever training."""
-        task = Task.of(self, pool, generator, workspace)
+        task = TrainingTask.of(self, pool, generator, workspace)
         network = task.untrained()
         if len(pool.labeled) and not task.restores(network):
             return None
@@ -152,7 +152,7 @@ class Training:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class TrainingTask:
     """One training: what to train on what, and where to keep it."""
 
     training: Training
@@ -168,21 +168,21 @@ class Task:
         pool: Pool,
         generator: Generator,
         workspace: Path | None = None,
-    ) -> "Task":
+    ) -> "TrainingTask":
         """Return the task of a training; one number is taken from the generator."""
         views = training.inputs.of(pool, training.execution.cache)
         return cls(training, pool, views, rng.fork(generator), workspace)
 
     @property
     def settings(self) -> Schedule:
-        """What the steps are, for whoever trains on devices."""
+        """The schedule of a learner that takes steps."""
         assert self.training.schedule is not None
         return self.training.schedule
 
     @property
     def _mark(self) -> str:
         views = self.views
-        return workspaces.fingerprint(
+        return workspaces.training_fingerprint(
             self.training.identity, self.pool, views.identity, views.contents, self.key
         )
 

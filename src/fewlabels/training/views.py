@@ -3,10 +3,10 @@
 The inputs of a training are a frozen object of settings; together with a pool they
 become :class:`Views`.
 
-Of an image everybody knows what may change without changing what it shows; of a row
-nobody does. Two things are safe to assume: no single number decides, and what lies
-between two neighbors is of their kind (Chawla et al., "SMOTE: Synthetic Minority
-Over-sampling Technique", JAIR 2002, make rows so).
+It is known how images may change without changing their class, but not how rows may.
+Two assumptions are safe: no single number decides, and rows between two neighbors are
+of their kind (as in Chawla et al., "SMOTE: Synthetic Minority Over-sampling Technique",
+JAIR 2002).
 
 Shapes: N items, M items among which neighbors are looked for, n items of a step,
 F features, K neighbors.
@@ -71,12 +71,12 @@ class Views:
 
     @property
     def identity(self) -> str:
-        """What makes inputs of images, where settings do not tell, such as weights."""
+        """Identifies what the settings do not, such as the weights of an encoder."""
         return ""
 
     @property
     def contents(self) -> str:
-        """A digest of what the items hold, where their ids do not tell it."""
+        """A digest of the items, where their ids do not identify them."""
         return ""
 
     def prepare(self, kinds: set[Kind]) -> None:
@@ -153,8 +153,8 @@ class PoolInputs(Inputs):
         shape = pool.images.shape
         if len(shape) > 1 and RowViews in {type(self.weak), type(self.strong)}:
             raise UsageError(
-                f"The items are images of shape {shape}, and 'weak' or 'strong' says "
-                "how rows are varied. Say how images are, or leave them out."
+                f"The items are images of shape {shape}, and 'weak' or 'strong' varies "
+                "rows. Give settings for images, or leave them out."
             )
 
     def of(self, pool: Pool, cache: str | None) -> Views:
@@ -169,7 +169,7 @@ class PoolInputs(Inputs):
 
 
 def strong_settings(strong: str | Strong | RowViews) -> Strong | RowViews:
-    """Return how strong views are made, by the name of a preset or as it is."""
+    """Return the settings of strong views; a text is the name of a preset."""
     return augment.preset(strong) if isinstance(strong, str) else strong
 
 

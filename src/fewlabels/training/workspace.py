@@ -1,4 +1,4 @@
-"""The folder of a training: a finished one is found again, an unfinished one goes on.
+"""The folder of a training: a finished one is loaded, an unfinished one resumed.
 
 Of an unfinished training, weights, averaged weights, momentum and the learner's memory
 (for DARP: the stored pseudo-labels, the refined ones and the dual variables) are
@@ -48,7 +48,7 @@ def hold_workspace(folder: Path | None) -> AbstractContextManager[None]:
     return files.hold_lock(folder / _LOCK, in_use)
 
 
-def fingerprint(
+def training_fingerprint(
     identity: Identity, pool: Pool, inputs: str, contents: str, key: int
 ) -> str:
     """Return a hash of all that decides the outcome of a training.
