@@ -219,7 +219,7 @@ def test_rows_need_no_encoder(name):
 @pytest.mark.parametrize("kind", ["weak", "strong"])
 def test_images_are_not_varied_as_rows_are(kind):
     trainer = training.make("fixmatch", **{kind: {"dropout": 0.5}})
-    with pytest.raises(UsageError, match=r"images of shape \(1, 8, 8\).*how rows"):
+    with pytest.raises(UsageError, match=r"images of shape \(1, 8, 8\).*varies rows"):
         trainer.check(fewlabels.load("digits"))
 
 

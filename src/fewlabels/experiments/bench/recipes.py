@@ -76,7 +76,7 @@ def _imbalanced(even: _Fields, most: int, *, num_classes: int = 10) -> _Fields:
     named = settings["data"]
     data = {"name": named} if isinstance(named, str) else named
     trainer = {k: v for k, v in settings["trainer"].items() if k != "masking"}
-    trainer["name"] = trainer["name"].removesuffix("-darp")
+    trainer["name"] = training.variant(trainer["name"], alignment="")
     changed = settings | {"data": {**data, "counts": counts}, "trainer": trainer}
     return even | {
         "title": f"{even['title']}, classes long-tailed",
