@@ -29,8 +29,8 @@ from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
 from fewlabels.projects.store import Event, Kind, ListedFile
 from fewlabels.projects.store.schema import ROUND_ITEMS, ROUNDS, renew_checksums
-from fewlabels.web.desk import Desk
 from fewlabels.web.messages import Action, Turn
+from fewlabels.web.session import Session
 
 RECORD = Path(__file__).parent / "results" / "page_load.json"
 CLASSES = ("ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay")
@@ -119,18 +119,18 @@ def costs(folder: Path, times: int) -> dict[str, float]:
     """Return the processor time, in milliseconds, of what the page asks for."""
     tab, given = str(uuid4()), []
     with Project.open(folder) as project:
-        desk = Desk(project)
+        session = Session(project)
         begun = time.process_time()
-        desk.state()
+        session.state()
         first = round(1000 * (time.process_time() - begun), 1)
 
         def send(verb: str, **facts: Any) -> None:
             facts |= {"tab": tab, "annotator": "eve", "uuid": str(uuid4())}
-            desk.act(Action(verb=verb, **facts))
+            session.act(Action(verb=verb, **facts))
 
         def lease() -> None:
             turn = Turn(tab=tab, annotator="eve", count=12)
-            given[:] = desk.lease(turn)["items"]
+            given[:] = session.lease(turn)["items"]
 
         def label() -> None:
             if not given:
@@ -139,11 +139,11 @@ def costs(folder: Path, times: int) -> dict[str, float]:
 
         return {
             "state, the first time": first,
-            "state": milliseconds(desk.state, times),
+            "state": milliseconds(session.state, times),
             "lease": milliseconds(lease, times),
             "label": milliseconds(label, 10),
             "undo": milliseconds(lambda: send("undo"), 8),
-            "state after a label": milliseconds(lambda: (label(), desk.state()), 8),
+            "state after a label": milliseconds(lambda: (label(), session.state()), 8),
         }
 
 

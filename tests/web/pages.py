@@ -24,7 +24,7 @@ class Browser:
         keys = Keys.of(project.folder, token)
         background = Background(project.folder)
         self.guard: Guard = guarded(project, keys, host, background)
-        self.desk = self.guard.app.state.desk
+        self.session = self.guard.app.state.session
         self.tab = uuid()
         self.client = TestClient(self.guard, base_url="http://127.0.0.1:8800")
         answer = self.client.get("/", params={"token": token})

@@ -47,12 +47,12 @@ def test_a_file_is_looked_at_imported_and_taken_back(browser, project, free):
         done = send(browser, content, uuid=own, partial=True).json()
         assert (done["num_new"], done["uuid"]) == (8, own)
     assert num_events(project) == before + 8
-    assert browser.desk.state()["imported"] == 8
-    assert browser.desk.state()["spent"] == 0
+    assert browser.session.state()["imported"] == 8
+    assert browser.session.state()["spent"] == 0
     for expected in (8, 0):
         undone = browser.post("/api/import/undo", {"uuid": own}).json()
         assert undone["num_labels"] == expected
-    assert browser.desk.state()["imported"] == 0
+    assert browser.session.state()["imported"] == 0
     assert browser.post("/api/import/undo").status_code == 422
     added = send(browser, content, partial=True, add_classes=True).json()
     assert (added["num_new"], added["new_classes"]) == (9, ["zebra"])

@@ -14,8 +14,8 @@ SCRIPT = b"<script>alert(1)</script>"
 
 
 def name_of(browser, path):
-    gallery = browser.desk.gallery
-    items = {one.path: one.id for one in browser.desk.project.store.items()}
+    gallery = browser.session.images
+    items = {one.path: one.id for one in browser.session.project.store.items()}
     return gallery.name_of(items[path])
 
 
@@ -81,7 +81,7 @@ def test_what_is_no_image_is_not_asked_about_nor_shown(tmp_path):
 
 
 def test_a_file_that_was_exchanged_is_not_shown(browser):
-    folder = browser.desk.project.images_folder
+    folder = browser.session.project.images_folder
     assert shown(browser, "01.png").status_code == 200
     bomb(folder / "01.png")
     told = shown(browser, "01.png")
@@ -124,10 +124,10 @@ def test_only_a_few_sizes_are_made(browser):
 
 def test_a_few_of_many_are_looked_up_alone(project, browser, monkeypatch):
     shown = browser.lease(3)
-    assert len(browser.desk.gallery) == 3
+    assert len(browser.session.images) == 3
     for one in shown:
         assert browser.get(f"/api/images/{one['id']}/320").status_code == 200
-    assert len(browser.desk.gallery) == 3
+    assert len(browser.session.images) == 3
     other = name_of(browser, "00.png")
     assert browser.get(f"/api/images/{other}/320").status_code == 200
-    assert len(browser.desk.gallery) == 24
+    assert len(browser.session.images) == 24

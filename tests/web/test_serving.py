@@ -37,7 +37,7 @@ def page(browser):
     with ExitStack() as stack:
         port = serve(stack, guard)
         yield port, head(port, browser.guard.keys)
-        browser.guard.app.state.board.close()  # whoever listens goes
+        browser.guard.app.state.broadcaster.close()  # whoever listens goes
 
 
 def head(port, keys):

@@ -100,7 +100,7 @@ def test_a_round_ends_although_images_of_it_are_gone(project, browser):
     for item in shown[2:]:
         (project.images_folder / item["file"]).unlink()
     project.index()
-    state = browser.desk.state()
+    state = browser.session.state()
     assert state["round"] == {"number": 0, "size": 7, "open": 0}
     assert state["waiting"] == 0
     assert browser.lease(7) == []
@@ -157,7 +157,7 @@ def test_what_the_database_cannot_keep_is_no_fault_of_the_server(server, tmp_pat
 
 def test_letters_of_ones_own_are_kept_with_the_project(project, browser):
     def letters():
-        return [one["letter"] for one in browser.desk.state()["classes"]]
+        return [one["letter"] for one in browser.session.state()["classes"]]
 
     assert letters() == ["", ""]
     assert browser.post("/api/letters", {"letters": {"odd": "q"}}).status_code == 200
@@ -165,7 +165,7 @@ def test_letters_of_ones_own_are_kept_with_the_project(project, browser):
     project.rename_class("odd", "uneven")
     assert letters() == ["", "q"]  # it belongs to the class, not to its name
     with Project.open(project.folder) as again:
-        assert Browser(again).desk.state()["classes"][1]["letter"] == "q"
+        assert Browser(again).session.state()["classes"][1]["letter"] == "q"
     for wrong in (
         {"nothing": "a"},
         {"even": "A"},
@@ -201,7 +201,7 @@ def test_people_see_how_far_they_agree_and_where_they_do_not(tmp_path):
         assert (pair["shared"], pair["same"], pair["kappa"]) == (4, 3, 0.5)
         (apart,) = told["apart"]
         assert told["num_apart"] == 1
-        assert apart["id"] == browser.desk.gallery.name_of(items[1])
+        assert apart["id"] == browser.session.images.name_of(items[1])
         assert apart["answers"] == [
             {"annotator": "ann", "label": "even"},
             {"annotator": "bob", "label": "odd"},

@@ -31,7 +31,7 @@ def test_a_round_is_begun_in_the_shell_and_finished_on_the_page_and_back(tmp_pat
             table.writeheader()
             table.writerows(rows)
         commands.tell(place, query, annotator="ann", quiet=True)
-        state = browser.desk.state()
+        state = browser.session.state()
         assert state["round"] == {"number": 0, "size": 7, "open": 0}
         assert state["spent"] == 7
         assert browser.lease(annotator="ann") == []

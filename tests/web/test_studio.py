@@ -105,7 +105,7 @@ def test_annotations_become_labels_and_are_changed(project, studio, tmp_path):
     skipped = studio.tells(second, "odd", was_cancelled=True)
     assert skipped.status_code == 201
     assert [one.kind for one in project.store.verdicts()].count("skip") == 1
-    assert studio.browser.desk.state()["spent"] == 1
+    assert studio.browser.session.state()["spent"] == 1
 
 
 def test_what_cannot_be_taken_is_said_and_changes_nothing(project, studio, tmp_path):

@@ -329,7 +329,7 @@ def test_without_labels_there_is_no_guess(project):
 
 def test_the_page_confirms_and_takes_back(project):
     browser = Browser(project)
-    browser.desk.gallery.refresh()
+    browser.session.images.refresh()
     asked = []
 
     def ask(what, **arguments):
@@ -344,11 +344,11 @@ def test_the_page_confirms_and_takes_back(project):
     assert len(ids) == 4
     given = {"uuid": uuid(), "items": ids, "name": "even"}
     assert browser.post("/api/confirm", given).json() == {"items": ids}
-    assert browser.desk.state()["confirmed"] == 4
-    assert browser.desk.state()["spent"] == 9
+    assert browser.session.state()["confirmed"] == 4
+    assert browser.session.state()["spent"] == 9
     back = {"uuid": uuid(), "items": ids, "undoes": given["uuid"]}
     assert browser.post("/api/confirm", back).json() == {"items": ids}
-    assert browser.desk.state()["confirmed"] == 0
+    assert browser.session.state()["confirmed"] == 0
     like = browser.post("/api/wall", {"like": ids[0], "without": ids[1:2]}).json()
     assert ids[1] not in {one["id"] for one in like["tiles"]}
     told = browser.get("/api/second-looks").json()

@@ -13,7 +13,7 @@ from fewlabels.projects import Project
 from fewlabels.web import background as module
 from fewlabels.web import work
 from fewlabels.web.background import Background
-from fewlabels.web.board import Board
+from fewlabels.web.broadcast import StateBroadcaster
 
 HEAD = Choice(name="frozen-linear", options={"encoder": "pixels"})
 
@@ -204,7 +204,7 @@ def calls(jobs, number, name="round"):
     """Wait for some jobs, and until one of them is over; return what was called."""
     with jobs.arrived:
         assert jobs.arrived.wait_for(lambda: len(jobs.started) >= number, 10)
-    while jobs.background.told()[name]["status"] == "running":
+    while jobs.background.status()[name]["status"] == "running":
         threading.Event().wait(0.01)
     return [(job.call, job.arguments.get("at_random")) for job in jobs.started]
 
@@ -263,14 +263,14 @@ def test_how_long_a_job_will_take_follows_from_its_progress(jobs, monkeypatch):
     def events(job):
         for done in (1, 2, 3):
             yield {**told, "done": done, "is_over": False}
-            seen.append(jobs.background.told()["training"]["seconds_left"])
+            seen.append(jobs.background.status()["training"]["seconds_left"])
         yield job.end
 
     monkeypatch.setattr(FakeJob, "events", events)
     jobs.background.train()
     calls(jobs, 1, "training")
     assert seen == [None, None, 12]  # two took four seconds, six are left
-    assert jobs.background.told()["training"]["seconds"] == 20
+    assert jobs.background.status()["training"]["seconds"] == 20
 
 
 def test_the_first_model_is_trained_within_a_round(jobs):
@@ -293,7 +293,7 @@ def test_looking_at_images_ends_when_somebody_who_waits_gets_the_next(jobs):
     background, seen = jobs.background, []
     background.want_images(0)
     background.consider(standing(left=0))
-    background.on_change = lambda: seen.append(background.told())
+    background.on_change = lambda: seen.append(background.status())
     background.begin()
     calls(jobs, 2, "features")
     assert [job.call for job in jobs.started] == ["prepare", "next_round"]
@@ -313,7 +313,7 @@ def test_an_export_that_lacks_something_asks(jobs):
     }
     jobs.background.export()
     calls(jobs, 1, "export")
-    told = jobs.background.told()["export"]
+    told = jobs.background.status()["export"]
     assert (told["status"], told["error"]) == ("asks", "There is no model yet.")
 
 
@@ -332,9 +332,9 @@ def test_few_wait_for_the_model_and_none_in_vain(jobs, monkeypatch):
     jobs.background.begin()
     calls(jobs, 1, "features")
     going_on = threading.Event()
-    jobs.background._line.submit(going_on.wait, 10)  # it is busy
+    jobs.background._executor.submit(going_on.wait, 10)  # it is busy
     monkeypatch.setattr(module, "_MOST_SECONDS", 0.01)
-    seats = jobs.background._seats
+    seats = jobs.background._slots
     while seats.acquire(blocking=False):
         pass
     with pytest.raises(JobError, match="Others wait"):
@@ -344,7 +344,7 @@ def test_few_wait_for_the_model_and_none_in_vain(jobs, monkeypatch):
         with pytest.raises(JobError, match="longer than"):
             jobs.background.ask("second_looks")
     going_on.set()
-    jobs.background._line.submit(int).result(10)
+    jobs.background._executor.submit(int).result(10)
     assert [job.call for job in jobs.started] == ["prepare"]
 
 
@@ -367,7 +367,7 @@ def test_a_project_is_created_behind_the_page(jobs, tmp_path):
     jobs.ends["begin"] = {"event": "failed", "error": "DataError", "reason": "None."}
     background.begin()
     calls(jobs, 1, "creation")
-    assert background.told()["creation"]["error"] == "None."
+    assert background.status()["creation"]["error"] == "None."
     jobs.ends["begin"] = {"event": "done", "result": {"reason": "It fits."}}
     background.begin()
     calls(jobs, 3, "creation")
@@ -405,11 +405,11 @@ def test_a_job_that_cannot_start_has_failed(jobs, monkeypatch):
     jobs.background.export()
     for name in ("training", "export"):
         calls(jobs, 0, name)
-        told = jobs.background.told()[name]
+        told = jobs.background.status()[name]
         assert (told["status"], told["error"][-9:]) == ("failed", "no memory")
 
 
-def test_the_board_goes_on_after_a_look_that_failed():
+def test_the_state_is_sent_after_a_read_that_failed():
     looks = iter([OSError("no memory"), RuntimeError("no thread")])
 
     def look():
@@ -417,31 +417,32 @@ def test_the_board_goes_on_after_a_look_that_failed():
             raise error
         return {"round": 1}
 
-    board = Board(look, lambda state: None)
-    board.open()
+    broadcaster = StateBroadcaster(look, lambda state: None)
+    broadcaster.open()
     end = time.monotonic() + 10
-    while board.latest[0] == 0 and time.monotonic() < end:
-        board.stir()
+    while broadcaster.latest[0] == 0 and time.monotonic() < end:
+        broadcaster.notify()
         threading.Event().wait(0.01)
-    board.close()
-    assert board.latest[1] == '{"round": 1}'
+    broadcaster.close()
+    assert broadcaster.latest[1] == '{"round": 1}'
 
 
-def test_features_that_were_stopped_are_begun_again_if_somebody_wishes(jobs, project):
+def test_features_that_were_stopped_are_begun_again_if_somebody_wishes(
+    jobs, project, monkeypatch
+):
     jobs.ends["prepare"] = {"event": "canceled"}
-    browser = Browser(project)
-    background = jobs.background
+    background, prepare = jobs.background, jobs.background.prepare
+    monkeypatch.setattr(Background, "prepare", lambda _: prepare())
+    browser = Browser(project)  # its background prepares this one
     background.begin()
     calls(jobs, 1, "features")
-    assert background.told()["features"]["status"] == "canceled"
+    assert background.status()["features"]["status"] == "canceled"
     with pytest.raises(JobError, match="were not all looked at"):
         background.ask("second_looks")
     jobs.ends["prepare"] = {"event": "done", "result": {}}
-    own = browser.guard.app.state.background
-    own.prepare = background.prepare
     assert browser.post("/api/features").status_code == 200
     calls(jobs, 2, "features")
-    assert background.told()["features"]["status"] == "done"
+    assert background.status()["features"]["status"] == "done"
 
 
 def test_a_training_that_the_server_took_along_goes_on_after_a_restart(jobs, project):
@@ -464,7 +465,7 @@ def test_a_failure_is_told_and_tried_again_only_if_asked_to(jobs):
     calls(jobs, 1, "features")
     jobs.background.consider(standing(left=0))
     calls(jobs, 2)
-    told = jobs.background.told()["round"]
+    told = jobs.background.status()["round"]
     assert (told["status"], told["error"]) == ("failed", "No such image.")
     jobs.background.consider(standing(left=0))
     assert len(jobs.started) == 2
@@ -472,7 +473,7 @@ def test_a_failure_is_told_and_tried_again_only_if_asked_to(jobs):
     jobs.background.choose_again()
     jobs.background.consider(standing(left=0))
     calls(jobs, 3)
-    assert jobs.background.told()["round"]["status"] == "finished"
+    assert jobs.background.status()["round"]["status"] == "finished"
 
 
 def test_a_training_that_takes_steps_follows_each_round(jobs):
@@ -508,22 +509,22 @@ def test_a_training_that_is_asked_for_meanwhile_comes_after(jobs):
     assert [job.call for job in jobs.started] == ["train", "train"]
 
 
-def test_the_board_tells_what_is_new_once(project):
+def test_each_new_state_is_sent_once(project):
     seen = []
     state = {"round": 1}
-    board = Board(lambda: dict(state), seen.append)
-    board.open()
+    broadcaster = StateBroadcaster(lambda: dict(state), seen.append)
+    broadcaster.open()
     while not seen:
         threading.Event().wait(0.01)
-    while board.latest[0] == 0:
+    while broadcaster.latest[0] == 0:
         threading.Event().wait(0.01)
-    version, text = board.latest
+    version, text = broadcaster.latest
     assert text == '{"round": 1}'
-    board.stir()
+    broadcaster.notify()
     state["round"] = 2
-    while board.latest[0] == version:
-        board.stir()
+    while broadcaster.latest[0] == version:
+        broadcaster.notify()
         threading.Event().wait(0.01)
-    assert board.latest == (version + 1, '{"round": 2}')
-    board.close()
-    assert board.is_closed
+    assert broadcaster.latest == (version + 1, '{"round": 2}')
+    broadcaster.close()
+    assert broadcaster.is_closed

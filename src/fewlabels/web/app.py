@@ -1,9 +1,9 @@
-"""The addresses of the page, and what answers them."""
+"""The addresses of the page and their handlers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
@@ -22,22 +22,12 @@ from fewlabels.errors import (
     StoreError,
     UsageError,
 )
-from fewlabels.projects.labels import named
-from fewlabels.web.agreement import people
 from fewlabels.web.background import Background
-from fewlabels.web.board import Board
-from fewlabels.web.desk import Desk, Facts
-from fewlabels.web.messages import (
-    Action,
-    Confirmation,
-    Import,
-    ImportUndo,
-    Letters,
-    Turn,
-    Wall,
-)
+from fewlabels.web.broadcast import StateBroadcaster
+from fewlabels.web.messages import Import, Wall
+from fewlabels.web.overview import model_status, people_status
 from fewlabels.web.pictures import SIDES, picture
-from fewlabels.web.standing import standing
+from fewlabels.web.session import Facts, Session
 from fewlabels.web.studio import add_studio
 
 _KINDS = {
@@ -47,26 +37,28 @@ _KINDS = {
     ".svg": "image/svg+xml",
 }
 _KEPT = {"cache-control": "private, max-age=86400, immutable"}
-_LOOK = 0.1  # seconds between two looks at the board
-_SILENCE = 10.0  # seconds after which a sign of life is sent
+_INTERVAL = 0.1  # seconds between two looks at the state
+_SILENCE = 10.0  # seconds after which a comment keeps the connection alive
 _MOST_LISTENERS = 50
 
 Image = Annotated[str, InPath(pattern=r"^[0-9a-f]{24}$")]
 Task = Literal["features", "training", "final"]
 
 
-def make_app(desk: Desk, background: Background, board: Board) -> FastAPI:
+def make_app(
+    session: Session, background: Background, broadcaster: StateBroadcaster
+) -> FastAPI:
     """Return the application of a project; a :class:`Guard` belongs in front of it."""
 
     @asynccontextmanager
-    async def alive(_: FastAPI) -> AsyncIterator[None]:
-        if desk.is_open:
-            board.open()
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if session.is_open:
+            broadcaster.open()
         background.begin()
         try:
             yield
         finally:
-            board.close()
+            broadcaster.close()
             background.close()
 
     app = FastAPI(
@@ -74,144 +66,97 @@ def make_app(desk: Desk, background: Background, board: Board) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
-        lifespan=alive,
+        lifespan=lifespan,
     )
-    app.state.desk, app.state.background, app.state.board = desk, background, board
+    app.state.session, app.state.broadcaster = session, broadcaster
+    app.state.background = background
     _add_errors(app)
-    _add_pages(app)
-    _add_looking(app, desk, board)
-    _add_labeling(app, desk)
-    _add_imports(app, desk)
-    _add_work(app, background)
-    _add_wall(app, desk, background)
-    add_studio(app, desk, background)
+    _add_files(app, session)
+    _add_labeling(app, session, broadcaster)
+    _add_jobs(app, background)
+    _add_model(app, session, background)
+    add_studio(app, session, background)
     return app
 
 
-def _add_pages(app: FastAPI) -> None:
+def _add_files(app: FastAPI, session: Session) -> None:
     @app.get("/", include_in_schema=False)
     def first() -> Response:
         return _static("index.html")
 
-    @app.get("/static/{name}", include_in_schema=False)
-    def static(name: str) -> Response:
-        return _static(name)
-
-
-def _add_looking(app: FastAPI, desk: Desk, board: Board) -> None:
-    listeners: set[EventStream] = set()
-
-    @app.get("/api/project")
-    def project() -> Facts:
-        return _described(desk)
-
-    @app.get("/api/events")
-    async def events(request: Request) -> Response:
-        return EventStream(_stream_states(board, request), listeners)
+    app.get("/static/{name}", include_in_schema=False)(_static)
 
     @app.get("/api/images/{name}/{side}")
     def image(name: Image, side: int) -> Response:
         if side not in SIDES:
             raise HTTPException(404, f"Pictures have sides of {SIDES} pixels.")
-        file = desk.gallery.file(name)
+        file = session.images.file(name)
         if file is None:
             raise HTTPException(404, "There is no such image.")
-        found = picture(file, desk.project.images_folder, side)
-        return Response(found.content, media_type=found.media_type, headers=_KEPT)
+        shown = picture(file, session.project.images_folder, side)
+        return Response(shown.content, media_type=shown.media_type, headers=_KEPT)
 
 
-def _add_labeling(app: FastAPI, desk: Desk) -> None:
-    @app.post("/api/lease")
-    def lease(turn: Turn) -> Facts:
-        return desk.lease(turn)
+def _add_labeling(
+    app: FastAPI, session: Session, broadcaster: StateBroadcaster
+) -> None:
+    listeners: set[EventStream] = set()
 
-    @app.post("/api/stay")
-    def stay(turn: Turn) -> Facts:
-        return desk.stay(turn)
+    @app.get("/api/events")
+    async def events(request: Request) -> Response:
+        return EventStream(_stream_states(broadcaster, request), listeners)
 
-    @app.post("/api/leave")
-    def leave(turn: Turn) -> Facts:
-        return desk.leave(turn)
-
-    @app.post("/api/act")
-    def act(action: Action) -> Facts:
-        return desk.act(action)
-
-    @app.post("/api/letters")
-    def letters(given: Letters) -> Facts:
-        return desk.letters(given)
-
-
-def _add_imports(app: FastAPI, desk: Desk) -> None:
     @app.post("/api/import")
     def import_labels(
         wish: Annotated[Import, Query()],
         content: Annotated[bytes, Body(media_type="application/octet-stream")],
     ) -> Facts:
-        return desk.import_labels(wish, content)
+        return session.import_labels(wish, content)
 
-    @app.post("/api/import/undo")
-    def undo_import(wish: ImportUndo) -> Facts:
-        return desk.undo_import(wish)
+    app.get("/api/project")(session.describe)
+    app.post("/api/lease")(session.lease)
+    app.post("/api/stay")(session.stay)
+    app.post("/api/leave")(session.leave)
+    app.post("/api/act")(session.act)
+    app.post("/api/letters")(session.letters)
+    app.post("/api/import/undo")(session.undo_import)
+    app.post("/api/confirm")(session.confirm)
 
 
-def _add_work(app: FastAPI, background: Background) -> None:
-    @app.get("/api/jobs")
-    def jobs() -> Facts:
-        return background.told()
+def _add_jobs(app: FastAPI, background: Background) -> None:
+    def starting(work: Callable[[], object]) -> Callable[[], Facts]:
+        def start() -> Facts:
+            work()
+            return background.status()
 
-    @app.post("/api/round")
-    def choose_again() -> Facts:
-        background.choose_again()
-        return background.told()
+        return start
 
-    @app.post("/api/random-round")
-    def choose_at_random() -> Facts:
-        background.choose_again(at_random=True)
-        return background.told()
-
-    @app.post("/api/features")
-    def go_on() -> Facts:
-        background.prepare()
-        return background.told()
-
-    @app.post("/api/train")
-    def train() -> Facts:
-        background.train()
-        return background.told()
-
-    @app.post("/api/estimate")
-    def estimate() -> Facts:
-        background.estimate()
-        return background.told()
-
-    @app.post("/api/final")
-    def train_finally() -> Facts:
-        background.train_finally()
-        return background.told()
-
-    @app.post("/api/export")
-    def export() -> Facts:
-        background.export()
-        return background.told()
-
-    @app.post("/api/export-as-is")
-    def export_as_is() -> Facts:
-        background.export(as_is=True)
-        return background.told()
+    app.get("/api/jobs")(background.status)
+    jobs: dict[str, Callable[[], object]] = {
+        "round": background.choose_again,
+        "random-round": partial(background.choose_again, at_random=True),
+        "features": background.prepare,
+        "train": background.train,
+        "estimate": background.estimate,
+        "final": background.train_finally,
+        "export": background.export,
+        "export-as-is": partial(background.export, as_is=True),
+    }
+    for name, work in jobs.items():
+        app.post(f"/api/{name}", name=name)(starting(work))
 
     @app.post("/api/cancel/{task}")
     def cancel(task: Task) -> Facts:
         background.cancel(task)
-        return background.told()
+        return background.status()
 
 
-def _add_wall(app: FastAPI, desk: Desk, background: Background) -> None:
+def _add_model(app: FastAPI, session: Session, background: Background) -> None:
     @app.post("/api/wall")
     def wall(wish: Wall) -> Facts:
-        like = None if wish.like is None else desk.gallery.item(wish.like)
-        passed = [desk.gallery.item(name) for name in wish.without]
-        found = background.ask(
+        like = None if wish.like is None else session.images.item(wish.like)
+        passed = [session.images.item(name) for name in wish.without]
+        answer = background.ask(
             "wall",
             name=wish.name,
             order=wish.order,
@@ -219,48 +164,28 @@ def _add_wall(app: FastAPI, desk: Desk, background: Background) -> None:
             count=wish.count,
             without=[item for item in passed if item is not None],
         )
-        return {**found, "tiles": desk.tiles(found["tiles"])}
-
-    @app.post("/api/confirm")
-    def confirm(given: Confirmation) -> Facts:
-        return desk.confirm(given)
+        return {**answer, "tiles": session.tiles(answer["tiles"])}
 
     @app.get("/api/standing")
-    def stand() -> Facts:
-        return standing(desk.project)
+    def status() -> Facts:
+        return model_status(session.project)
 
     @app.get("/api/people")
-    def agreement() -> Facts:
-        found = people(desk.project)
-        return {**found, "apart": desk.tiles(found["apart"])}
+    def people() -> Facts:
+        answer = people_status(session.project)
+        return {**answer, "apart": session.tiles(answer["apart"])}
 
     @app.get("/api/second-looks")
     def second_looks() -> Facts:
         if not background.is_ready:
-            reason = background.why_not_ready
-            return {"slips": None, "doubts": [], "reason": reason}
+            return {"slips": None, "doubts": [], "reason": background.why_not_ready}
         looks = background.ask("second_looks")
-        slips = None if looks["slips"] is None else desk.tiles(looks["slips"])
-        return {**looks, "slips": slips, "doubts": desk.tiles(looks["doubts"])}
-
-
-def _described(desk: Desk) -> Facts:
-    """Return what does not change while the page is open."""
-    project = desk.project
-    folder = project.images_folder.resolve()
-    return {
-        "name": folder.name,
-        "identity": desk.gallery.name_of("project"),
-        "query": project.settings.query,
-        "trainer": project.settings.trainer.name,
-        "strategy": project.settings.strategy.name,
-        "overlap": project.settings.overlap,
-        "user": named(None),  # whoever gives no other name
-    }
+        slips = None if looks["slips"] is None else session.tiles(looks["slips"])
+        return {**looks, "slips": slips, "doubts": session.tiles(looks["doubts"])}
 
 
 class EventStream(StreamingResponse):
-    """An answer that goes on while somebody listens, for a limited number of them."""
+    """A stream of events, for a limited number of listeners."""
 
     def __init__(
         self, content: AsyncIterator[str], listeners: set["EventStream"]
@@ -279,19 +204,21 @@ class EventStream(StreamingResponse):
             self._listeners.discard(self)
 
 
-async def _stream_states(board: Board, request: Request) -> AsyncIterator[str]:
-    """Yield each new state as an event, and a sign of life now and then."""
+async def _stream_states(
+    broadcaster: StateBroadcaster, request: Request
+) -> AsyncIterator[str]:
+    """Yield each new state as an event, and a comment after a silence."""
     seen, silent = 0, 0.0
-    while not board.is_closed and not await request.is_disconnected():
-        version, text = board.latest
+    while not broadcaster.is_closed and not await request.is_disconnected():
+        version, text = broadcaster.latest
         if version != seen:
             seen, silent = version, 0.0
             yield f"id: {version}\ndata: {text}\n\n"
         elif silent > _SILENCE:
             silent = 0.0
             yield ": alive\n\n"
-        await asyncio.sleep(_LOOK)
-        silent += _LOOK
+        await asyncio.sleep(_INTERVAL)
+        silent += _INTERVAL
 
 
 # ------------------------------------------------------------------------ files, errors
@@ -301,7 +228,7 @@ async def _stream_states(board: Board, request: Request) -> AsyncIterator[str]:
 def _files() -> dict[str, bytes]:
     """Return the files of the page by name: no request becomes a path."""
     folder = files("fewlabels.web") / "static"
-    return {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
 
 
 def _static(name: str) -> Response:
@@ -314,15 +241,15 @@ def _static(name: str) -> Response:
 
 def _add_errors(app: FastAPI) -> None:
     def answer(status: int) -> Callable[[Request, Any], Awaitable[Response]]:
-        async def told(request: Request, error: Any) -> Response:
-            del request
-            text = error.detail if isinstance(error, HTTPException) else str(error)
-            code = error.status_code if isinstance(error, HTTPException) else status
-            return JSONResponse({"error": str(text)}, code)
+        async def respond(_: Request, error: Any) -> Response:
+            return JSONResponse({"error": str(error)}, status)
 
-        return told
+        return respond
 
-    app.add_exception_handler(HTTPException, answer(500))
+    async def http_error(_: Request, error: Any) -> Response:
+        return JSONResponse({"error": str(error.detail)}, error.status_code)
+
+    app.add_exception_handler(HTTPException, http_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(UsageError, answer(422))
     app.add_exception_handler(DataError, answer(404))
@@ -332,11 +259,10 @@ def _add_errors(app: FastAPI) -> None:
     app.add_exception_handler(FewlabelsError, answer(503))
 
 
-async def _invalid(request: Request, error: Any) -> Response:
-    """Say what is wrong with a request, without repeating what it said."""
-    del request
+async def _invalid(_: Request, error: Any) -> Response:
+    """Return what is wrong with a request, without repeating its content."""
     parts = [
-        f"{'.'.join(str(one) for one in fault['loc'])}: {fault['msg']}"
+        f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
         for fault in error.errors()[:5]
     ]
     text = "; ".join(parts).encode("utf-8", "backslashreplace").decode()

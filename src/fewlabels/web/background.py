@@ -1,7 +1,7 @@
-"""What goes on behind the page: features, rounds, trainings, exports.
+"""The jobs behind the page: features, rounds, trainings, exports.
 
-Each is a job in a process of its own, told of in events. Quick ones share a process
-that stays, since importing torch takes longer than what they do.
+Each is a job in a process of its own that sends events. Quick ones share a process that
+stays, since importing torch takes longer than they do.
 """
 
 import logging
@@ -62,10 +62,10 @@ class Background:
         self.on_created: Callable[[Event], object] = lambda _: None
         """Called with the last event of the creation, whether it failed or not."""
         self._worker = Worker(environment=_HALF_THE_CORES, allow_code=allow_code)
-        self._line = ThreadPoolExecutor(1, thread_name_prefix="fewlabels-quick")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="fewlabels-quick")
         self._jobs: dict[str, Job] = {}
         self._lock = Lock()
-        self._seats = BoundedSemaphore(_MOST_WAITING)
+        self._slots = BoundedSemaphore(_MOST_WAITING)
         self._tasks: dict[str, dict[str, Any]] = {
             name: {"status": "idle"} for name in _TASKS + _TASKS_AT_THE_END
         }
@@ -92,11 +92,13 @@ class Background:
             self._queue("guesses", f"{_WORK}:warm_up", {})
             self.prepare()
         else:
-            self._queue("creation", f"{_WORK}:begin", self._creation, self._created)
+            self._queue(
+                "creation", f"{_WORK}:begin", self._creation, self._after_creation
+            )
 
     def prepare(self) -> None:
         """Take in all images and make their features; or go on, after a stop."""
-        self._start_own("features", f"{_WORK}:prepare", self._prepared)
+        self._start_own("features", f"{_WORK}:prepare", self._after_features)
 
     def consider(self, state: Mapping[str, Any]) -> None:
         """Choose the next images in time, and guess anew after each label."""
@@ -151,7 +153,7 @@ class Background:
         self._queue("export", f"{_WORK}:export", target)
 
     def ask(self, what: str, **arguments: Any) -> Any:
-        """Return what the model makes of the images, as soon as it is known.
+        """Return the result of a function of the model, as soon as it is known.
 
         Args:
             what: A function of :mod:`fewlabels.web.guessing`.
@@ -162,22 +164,22 @@ class Background:
         """
         if not self.is_ready:
             raise JobError(self.why_not_ready)
-        told = {"folder": str(self._folder), **arguments}
+        arguments["folder"] = str(self._folder)
 
         def work() -> Any:
-            return self._worker.start(f"{_GUESS}:{what}", told).result()
+            return self._worker.start(f"{_GUESS}:{what}", arguments).result()
 
-        if not self._seats.acquire(blocking=False):
+        if not self._slots.acquire(blocking=False):
             raise JobError("Others wait for the model already; try again later.")
         try:
-            answer = self._line.submit(work)
+            answer = self._executor.submit(work)
             try:
                 return answer.result(_MOST_SECONDS)
             except TimeoutError as error:
                 answer.cancel()  # unless it has begun
                 raise JobError("The answer takes longer than a minute.") from error
         finally:
-            self._seats.release()
+            self._slots.release()
 
     def cancel(self, name: str) -> None:
         """Ask a job to stop; what it has saved is kept."""
@@ -189,15 +191,15 @@ class Background:
     def close(self) -> None:
         """End all jobs; the same ones, started again, go on."""
         self._is_closed = True
-        self._line.shutdown(wait=False, cancel_futures=True)
+        self._executor.shutdown(wait=False, cancel_futures=True)
         self._worker.close()
         for job in list(self._jobs.values()):
             job.kill()
 
-    # ------------------------------------------------------------------- what is told
+    # ------------------------------------------------------------------------ status
 
-    def told(self) -> dict[str, Any]:
-        """Return how each job fares."""
+    def status(self) -> dict[str, Any]:
+        """Return the status of each job."""
         with self._lock:
             return {name: dict(task) for name, task in self._tasks.items()}
 
@@ -208,7 +210,7 @@ class Background:
 
     @property
     def why_not_ready(self) -> str:
-        """What the model waits for, until it is ready."""
+        """Why the model is not ready."""
         if self._tasks["features"]["status"] in {"canceled", "failed"}:
             return "The images were not all looked at; let that go on first."
         return "The images are still being looked at; try again later."
@@ -225,7 +227,7 @@ class Background:
             self._waiting_after = after
             return
         arguments = {"at_random": at_random}
-        if self._queue("round", f"{_WORK}:next_round", arguments, self._chose):
+        if self._queue("round", f"{_WORK}:next_round", arguments, self._after_round):
             self._chosen_after = after
 
     def _learn_first(self, state: Mapping[str, Any]) -> None:
@@ -242,11 +244,11 @@ class Background:
         if self._queue("guesses", f"{_WORK}:learn_first", {}, learned):
             self._learned_at = state["sequence"]
 
-    def _chose(self, end: Event) -> None:
+    def _after_round(self, end: Event) -> None:
         if end["event"] == "done" and self._facts["takes_steps"]:
             self.train()
 
-    def _created(self, end: Event) -> None:
+    def _after_creation(self, end: Event) -> None:
         if self._is_closed:
             return
         self.on_created(end)
@@ -254,7 +256,7 @@ class Background:
             self._creation = None
             self.prepare()
 
-    def _prepared(self, end: Event) -> None:
+    def _after_features(self, end: Event) -> None:
         if end["event"] == "done":
             self._facts.update(end["result"])
             if self._facts["goes_on"]:  # the server was killed meanwhile
@@ -262,7 +264,7 @@ class Background:
             if self._waiting_after is not None:  # until there are images to label
                 self._choose(self._waiting_after, has_features=True)
                 with suppress(RuntimeError, CancelledError):  # it was closed
-                    self._line.submit(int).result()
+                    self._executor.submit(int).result()
 
     def _queue(
         self,
@@ -276,16 +278,17 @@ class Background:
             return False
 
         def work() -> None:
-            told = {"folder": str(self._folder), **arguments}
             try:
-                job = self._worker.start(call, told)
+                job = self._worker.start(
+                    call, {"folder": str(self._folder), **arguments}
+                )
             except _NO_START as error:
                 self._fail(name, error)
             else:
                 self._watch(name, job, then)
 
         with suppress(RuntimeError):  # it was closed
-            self._line.submit(work)
+            self._executor.submit(work)
         return True
 
     def _start_own(
@@ -318,7 +321,7 @@ class Background:
     def _watch(
         self, name: str, job: Job, then: Callable[[Event], object] | None
     ) -> None:
-        """Tell what a job does, to its end."""
+        """Follow a job to its end."""
         self._jobs[name] = job
         end: Event = {}
         begun = monotonic()
@@ -326,7 +329,7 @@ class Background:
         for event in job.events():
             end = event
             if event["event"] == "progress" and event["is_over"]:
-                self._tell(name, task="", done=0, total=0, seconds_left=None)
+                self._update(name, task="", done=0, total=0, seconds_left=None)
             elif event["event"] == "progress":
                 known = {key: event[key] for key in ("task", "done", "total")}
                 since, before = first.setdefault(
@@ -336,19 +339,19 @@ class Background:
                 left = None
                 if done and passed >= _LEAST_SECONDS:
                     left = round(passed * (event["total"] - event["done"]) / done)
-                self._tell(name, **known, seconds_left=left)
+                self._update(name, **known, seconds_left=left)
         if then is not None:
             then(end)
-        self._tell(name, **_outcome(end), seconds=round(monotonic() - begun, 1))
+        self._update(name, **_outcome(end), seconds=round(monotonic() - begun, 1))
         if name == "training" and self._trains_again:
             self.train()
 
     def _fail(self, name: str, error: Exception) -> None:
-        """Tell that a job could not start."""
+        """Note that a job could not start."""
         _log.warning("%s could not start: %s", name, error)
-        self._tell(name, status="failed", error=f"It could not start: {error}")
+        self._update(name, status="failed", error=f"It could not start: {error}")
 
-    def _tell(self, name: str, **facts: Any) -> None:
+    def _update(self, name: str, **facts: Any) -> None:
         with self._lock:
             self._tasks[name] = {**self._tasks[name], **facts}
         self.on_change()

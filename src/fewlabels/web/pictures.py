@@ -1,4 +1,4 @@
-"""What people see of an image file: decoded with care, and written anew.
+"""Images for the browser, under names of their own, decoded and written anew.
 
 No byte of a file reaches the browser. It is decoded as it is for training (regular
 files, known formats, bounded pixels, unchanged since it was indexed), and the pixels
@@ -33,8 +33,8 @@ class Picture(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Gallery:
-    """The images of a project, by names that tell nothing about their files."""
+class ImageNames:
+    """The images of a project, by names that reveal nothing about their files."""
 
     project: Project
     _files: dict[str, tuple[str, ImageFile]] = field(default_factory=dict)
@@ -48,13 +48,13 @@ class Gallery:
 
     def item(self, name: str) -> str | None:
         """Return the id of an item by its name on the page; None: there is none."""
-        found = self._found(name)
-        return None if found is None else found[0]
+        entry = self._entry(name)
+        return None if entry is None else entry[0]
 
     def file(self, name: str) -> ImageFile | None:
         """Return the file of an item by its name on the page."""
-        found = self._found(name)
-        return None if found is None else found[1]
+        entry = self._entry(name)
+        return None if entry is None else entry[1]
 
     def know(self, items: Sequence[str]) -> None:
         """Look up a few images by their ids; there may be a great many others."""
@@ -64,7 +64,7 @@ class Gallery:
                 self._files.update(self._read(unknown))
 
     def refresh(self) -> None:
-        """Look again which images there are."""
+        """Read again which images there are."""
         with self._lock:
             self._files.update(self._read(None))
             self._read_at[0] = time.monotonic()
@@ -73,7 +73,7 @@ class Gallery:
         """Return the number of images that are known."""
         return len(self._files)
 
-    def _found(self, name: str) -> tuple[str, ImageFile] | None:
+    def _entry(self, name: str) -> tuple[str, ImageFile] | None:
         if name not in self._files and time.monotonic() - self._read_at[0] > _PAUSE:
             self.refresh()  # indexed since
         return self._files.get(name)

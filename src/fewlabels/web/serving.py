@@ -1,4 +1,4 @@
-"""The server of the page: one process, one project, this machine unless told so."""
+"""The server of the page: one process, one project, on this machine by default."""
 
 import os
 import socket
@@ -24,10 +24,10 @@ from fewlabels.projects import Project
 from fewlabels.projects.settings import FILE
 from fewlabels.web.app import make_app
 from fewlabels.web.background import Background
-from fewlabels.web.board import Board
-from fewlabels.web.desk import Desk
+from fewlabels.web.broadcast import StateBroadcaster
 from fewlabels.web.guard import JOIN, LOOPBACK, Guard
 from fewlabels.web.keys import KEY_FILE, Keys, write_private
+from fewlabels.web.session import Session
 
 _FIRST_PORT, _NUM_PORTS = 8800, 200
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognized, not chosen
@@ -144,11 +144,11 @@ def serve(
         token: What people sign in with; None: a new one.
         allow_code: Which import paths ``project.json`` may name.
         creation: What :func:`fewlabels.web.work.begin` needs to create the project
-            while the page is there; None: it exists. Where the creation fails, pages
-            are told why, and the same error is raised here.
+            while the page is open; None: it exists. If the creation fails, pages
+            show why, and the same error is raised here.
         on_ready: Called with the address to open, when it can be opened, and with what
             makes a file that leads there: no other user of the machine can read it,
-            and what it tells the browser is void afterwards.
+            and its address is void once it was used.
         on_created: Called with what the creation returned.
     """
     check_reach(host, token)
@@ -156,7 +156,11 @@ def serve(
         project = None
         if creation is None:
             project = stack.enter_context(Project.open(folder, allow_code=allow_code))
-            _check_pictures(project)
+            if project.settings.images is None:
+                raise UsageError(
+                    "The project has rows and no images to look at on a page. Label "
+                    "the rows in a file: ask, then tell."
+                )
         else:
             stack.enter_context(_new_folder(folder))
         keys = Keys.of(folder, token)
@@ -173,7 +177,7 @@ def serve(
         )
         server = uvicorn.Server(config)
         app: Any = guard.app
-        app.state.board.is_stopping = lambda: server.should_exit
+        app.state.broadcaster.is_stopping = lambda: server.should_exit
         failures: list[Event] = []
 
         def open_project(end: Event) -> None:
@@ -182,16 +186,16 @@ def serve(
                 Timer(_FAREWELL, setattr, (server, "should_exit", True)).start()
                 return
             new = stack.enter_context(Project.open(folder, allow_code=allow_code))
-            app.state.desk.open(new)
-            app.state.board.open()
+            app.state.session.open(new)
+            app.state.broadcaster.open()
             on_created(end["result"])
 
         background.on_created = open_project
         own = folder / _LAUNCH
 
         def launch() -> Path:
-            told = escape(_address(host, listener, keys.ticket()))
-            write_private(own, _PAGE.format(address=told).encode())
+            address = escape(_address(host, listener, keys.ticket()))
+            write_private(own, _PAGE.format(address=address).encode())
             return own
 
         try:
@@ -207,15 +211,15 @@ def guarded(
     project: Project | None, keys: Keys, host: str, background: Background
 ) -> Guard:
     """Return the application of a project with a guard in front of it."""
-    desk = Desk(project)
-    board = Board(
-        lambda: desk.state() | {"jobs": background.told()}, background.consider
+    session = Session(project)
+    broadcaster = StateBroadcaster(
+        lambda: session.state() | {"jobs": background.status()}, background.consider
     )
-    desk.on_change = background.on_change = board.stir
-    desk.on_shortage = background.want_images
+    session.on_change = background.on_change = broadcaster.notify
+    session.on_shortage = background.want_images
     is_open = host in _EVERYWHERE
     names = {host.lower()} | ({socket.gethostname().lower()} if is_open else set())
-    app = make_app(desk, background, board)
+    app = make_app(session, background, broadcaster)
     return Guard(app, keys, frozenset(names - _EVERYWHERE), any_address=is_open)
 
 
@@ -227,7 +231,7 @@ def _new_folder(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise UsageError(
             f"The folder '{folder}' for the project cannot be made: {error.strerror}. "
-            "Give another folder for the project."
+            "Give another one."
         ) from error
     try:
         yield
@@ -249,14 +253,6 @@ def check_reach(host: str, token: str | None) -> None:
         )
 
 
-def _check_pictures(project: Project) -> None:
-    if project.settings.images is None:
-        raise UsageError(
-            "The project has rows and no images, so there is nothing to look at on a "
-            "page. Label the rows in a file: ask, then tell."
-        )
-
-
 def _listening(host: str, port: int | None, folder: Path) -> socket.socket:
     """Return a socket at a port; without one, at the port of the project if free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -269,13 +265,12 @@ def _listening(host: str, port: int | None, folder: Path) -> socket.socket:
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
     raise UsageError(
-        f"Nobody can listen at {host}, port {ports[0]}: {reason}. Give another port, "
-        "or another host."
+        f"Cannot listen at {host}, port {ports[0]}: {reason}. Give another port."
     )
 
 
 def _address(host: str, listener: socket.socket, token: str) -> str:
     shown = socket.gethostname() if host in _EVERYWHERE else host
     named = f"[{shown}]" if ":" in shown else shown
-    told = quote(token, safe="")
-    return f"http://{named}:{listener.getsockname()[1]}/?token={told}"
+    port = listener.getsockname()[1]
+    return f"http://{named}:{port}/?token={quote(token, safe='')}"

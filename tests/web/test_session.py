@@ -92,7 +92,7 @@ def test_a_new_class_and_several_people(project, browser):
     browser.act("add_class", name="neither")
     item = browser.lease(annotator="bob")[0]
     browser.act("label", item=item["id"], name="neither", annotator="bob")
-    state = browser.desk.state()
+    state = browser.session.state()
     assert [one["count"] for one in state["classes"]] == [0, 0, 1]
     assert state["people"] == ["bob"]
     assert state["round"] == {"number": 0, "size": 7, "open": 6}
@@ -113,15 +113,15 @@ def recorded(method, read):
 
 
 def test_only_what_is_new_is_read(project, browser, monkeypatch):
-    browser.desk.state()
+    browser.session.state()
     read = []
     for name in ("verdicts", "rounds", "events"):
         monkeypatch.setattr(Store, name, recorded(getattr(Store, name), read))
     for item in browser.lease(3):
         browser.act("label", item=item["id"], name="even")
-    assert browser.desk.state()["spent"] == 3
+    assert browser.session.state()["spent"] == 3
     assert len(read) == 3  # the labels
-    assert browser.desk.state()["spent"] == 3
+    assert browser.session.state()["spent"] == 3
     browser.lease(3)
     assert len(read) == 3
 
@@ -201,7 +201,7 @@ def test_all_views_count_the_same_labels(project, browser):
     project.label(asked[-1], "even")
     project.unsure(asked[1])
     project.skip(asked[-2])
-    on_page = {one["name"]: one["count"] for one in browser.desk.state()["classes"]}
+    on_page = {one["name"]: one["count"] for one in browser.session.state()["classes"]}
     told = browser.get("/api/standing").json()
     assert on_page == {"even": 1, "odd": 1}
     assert {one["name"]: one["labels"] for one in told["classes"]} == on_page
