@@ -1,4 +1,4 @@
-"""Pools made from pools: fewer items, repeated items, smaller images. All lazily."""
+"""Pools made from pools: fewer items, repeated items, smaller images."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ _CHUNK = 1024
 
 @dataclass(frozen=True, eq=False)
 class ChosenImages:
-    """Some of the images of somebody else."""
+    """Some of other images."""
 
     images: Images
     chosen: Tensor

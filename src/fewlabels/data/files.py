@@ -70,7 +70,7 @@ class FileImages:
         except DataError as error:
             raise DataError(
                 f"{file.path} was a good image when the pool was loaded: {error}. Run "
-                "the same command again."
+                "the same command again to read it again or leave it out."
             ) from error
         if (len(self._decoded) + 1) * pixels.nbytes <= _MEMORY:
             self._decoded[index] = pixels

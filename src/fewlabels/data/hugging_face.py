@@ -1,9 +1,9 @@
 """Images of a Hugging Face data set on this machine, as files.
 
 A data set that ``save_to_disk`` wrote consists of Arrow files, one of the hub of
-Parquet files; both hold the bytes of each image. They are written to a folder once, as
-they are, and are images like any others from then on. Nothing is downloaded, no code of
-a data set is run, and none of its names becomes that of a file.
+Parquet files; both hold the bytes of each image. They are written to a folder once and
+are images like any others from then on. Nothing is downloaded, no code of a data set is
+run, and none of its names becomes the name of a file.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import Any
 
 from fewlabels import files
 from fewlabels.data.decode import MAX_BYTES
-from fewlabels.data.parquet import arrow
+from fewlabels.data.parquet import holds_bytes, is_struct
 from fewlabels.data.text import natural_key
 from fewlabels.errors import DataError, UsageError
 from fewlabels.progress import track
@@ -25,7 +25,7 @@ PREFIX = "hf-dataset:"
 """What a source begins with; a folder follows, and ``@`` with a split, if wanted."""
 
 _PLAIN = re.compile(r"\w{1,80}", re.ASCII)
-_SHARD = re.compile(r"(?P<split>\w{1,80})-\d{5}-of-\d{5}", re.ASCII)
+_SHARD = re.compile(r"(\w{1,80})-\d{5}-of-\d{5}", re.ASCII)
 _ENDINGS = (".arrow", ".parquet")
 _ROWS_AT_ONCE = 8  # each may be a large image
 _UNPACKED_BYTES, _UNPACKED_RATIO = 2**30, 8
@@ -51,19 +51,19 @@ class HubData:
 
     @classmethod
     def of(cls, source: str) -> "HubData | None":
-        """Return what a source names; None where it is no such data set."""
+        """Return the data set that a source names; None if it names none."""
         if not source.startswith(PREFIX):
             return None
-        folder, split = source.removeprefix(PREFIX), None
-        if not Path(folder).expanduser().is_dir() and "@" in folder:
-            folder, _, split = folder.rpartition("@")
-        place = Path(folder).expanduser()
-        if not place.is_dir():
+        name, split = source.removeprefix(PREFIX), None
+        if not Path(name).expanduser().is_dir() and "@" in name:
+            name, _, split = name.rpartition("@")
+        folder = Path(name).expanduser()
+        if not folder.is_dir():
             raise UsageError(
-                f"There is no folder '{folder}' with a Hugging Face data set. Download "
-                "it by the command 'hf download', and give the folder it is in."
+                f"There is no folder '{name}' with a Hugging Face data set. Download "
+                "one by 'hf download', and give its folder."
             )
-        return cls(place.resolve(), split)
+        return cls(folder.resolve(), split)
 
     @property
     def images(self) -> Path:
@@ -72,16 +72,16 @@ class HubData:
         return self.folder.with_name(f"{name}-images")
 
     def classes(self) -> tuple[str, ...]:
-        """Return the names of its classes, where it says some."""
+        """Return the names of its classes, if it has some."""
         with _opened(self._shards()[0][1]) as (schema, _):
             features = _features(schema).values()
-        named = [told for told in features if told.get("_type") == "ClassLabel"]
-        return tuple(map(str, named[0].get("names", ()))) if named else ()
+        labels = [part for part in features if part.get("_type") == "ClassLabel"]
+        return tuple(map(str, labels[0].get("names", ()))) if labels else ()
 
     def unpack(self) -> Path:
-        """Return the folder of its images, after writing them there if they are not.
+        """Return the folder of its images, which is written if it is missing.
 
-        They are there completely or not at all; a row without an image is left out.
+        It is written completely or not at all; a row without an image is left out.
 
         Raises:
             DataError: If the data set is damaged, or holds no images.
@@ -94,7 +94,7 @@ class HubData:
         num_rows: Counter[str] = Counter()
         with files.staging_folder(self.images) as partial:
             for split, content in _contents(shards):
-                number, ending = num_rows[split], _ending(content)
+                number = num_rows[split]
                 num_rows[split] += 1
                 left -= len(content)
                 if left < 0:
@@ -102,7 +102,8 @@ class HubData:
                         f"The images of '{self.folder}' are far larger than its files, "
                         f"which have {num_bytes:,} bytes; nothing was kept of them."
                     )
-                if ending:
+                ending = next((e for m, e in _MAGIC if content.startswith(m)), None)
+                if ending and len(content) <= MAX_BYTES:
                     (partial / split).mkdir(exist_ok=True)
                     (partial / split / f"{number:07d}{ending}").write_bytes(content)
             if not any(partial.iterdir()):
@@ -131,29 +132,22 @@ class HubData:
 
 def _split_of(path: Path, folder: Path) -> str:
     """Return the split that a file belongs to, by the names it was saved under."""
-    found = _SHARD.fullmatch(path.stem)
-    if found is None:
+    match = _SHARD.fullmatch(path.stem)
+    if match is None:
         return ""
-    if found["split"] != "data":
-        return found["split"]
+    if match[1] != "data":
+        return match[1]
     above = path.parent.name if path.parent != folder else ""
     return above if _PLAIN.fullmatch(above) else ""
-
-
-def _ending(content: bytes) -> str:
-    """Return what a file with this content is called at its end; else nothing."""
-    if len(content) > MAX_BYTES:
-        return ""
-    return next((end for magic, end in _MAGIC if content.startswith(magic)), "")
 
 
 def _contents(shards: list[tuple[str, Path]]) -> Iterator[tuple[str, bytes]]:
     """Yield split and bytes of the image in each row, empty where there are none."""
     with track("Unpacking", len(shards)) as advance:
         for split, path in shards:
-            with _opened(path) as (schema, batches_of):
+            with _opened(path) as (schema, batches):
                 column = _image_column(schema, path)
-                for batch in batches_of(column):
+                for batch in batches(column):
                     for start in range(0, len(batch), _ROWS_AT_ONCE):
                         cells = batch.slice(start, _ROWS_AT_ONCE).column(column)
                         for cell in cells.to_pylist():
@@ -163,7 +157,7 @@ def _contents(shards: list[tuple[str, Path]]) -> Iterator[tuple[str, bytes]]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, Callable[[str], Iterator[Any]]]]:
-    """Hand out the schema of a file, and what reads a column of it, some at a time."""
+    """Yield the schema of a file, and a function that reads a column in batches."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -175,38 +169,33 @@ def _opened(path: Path) -> Iterator[tuple[Any, Callable[[str], Iterator[Any]]]]:
     try:
         if path.suffix == ".parquet":
             with parquet.ParquetFile(path) as table:
+                read = table.iter_batches
                 yield (
                     table.schema_arrow,
-                    lambda column: table.iter_batches(_ROWS_AT_ONCE, columns=[column]),
+                    lambda name: read(_ROWS_AT_ONCE, columns=[name]),
                 )
         else:
-            with (
-                pa.memory_map(str(path)) as source,
-                pa.ipc.open_stream(source) as stream,
-            ):
+            with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
                 yield stream.schema, lambda _: checked(stream)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"'{path}' cannot be read: {error}") from error
 
 
 def _features(schema: Any) -> dict[str, dict[str, Any]]:
-    """Return what a data set says of its columns; nothing that is not understood."""
-    told = (schema.metadata or {}).get(b"huggingface", b"{}")
+    """Return the description of each column; nothing that is not understood."""
+    text = (schema.metadata or {}).get(b"huggingface", b"{}")
     with suppress(ValueError, KeyError, TypeError, AttributeError):
-        found = files.parse_json(told)["info"]["features"].items()
-        return {name: told for name, told in found if isinstance(told, dict)}
+        features = files.parse_json(text)["info"]["features"].items()
+        return {name: part for name, part in features if isinstance(part, dict)}
     return {}
 
 
 def _image_column(schema: Any, path: Path) -> str:
     """Return the first column that holds the bytes of images."""
-    told, types = _features(schema), arrow().types
+    features = _features(schema)
     for field in schema:
-        parts = list(field.type) if types.is_struct(field.type) else []
-        holds = any(
-            part.name == "bytes" and types.is_binary(part.type) for part in parts
-        )
-        if holds and told.get(field.name, {}).get("_type", "Image") == "Image":
+        kind = features.get(field.name, {}).get("_type", "Image")
+        if is_struct(field.type) and holds_bytes(field.type) and kind == "Image":
             return str(field.name)
     columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
     raise DataError(f"No column of '{path}' holds images; there are {columns}.")

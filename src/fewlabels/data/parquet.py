@@ -329,10 +329,15 @@ def _opened_images(path: Path) -> Iterator[tuple[Any, ImageTable | None]]:
         yield table, images
 
 
+def is_struct(kind: Any) -> bool:
+    """Return whether a column of this type holds structs."""
+    return bool(arrow().types.is_struct(kind))
+
+
 def holds_bytes(kind: Any) -> bool:
     """Return whether a column of this type holds bytes, or structs with bytes."""
     types = arrow().types
-    if types.is_struct(kind):
+    if is_struct(kind):
         return any(field.name == "bytes" and holds_bytes(field.type) for field in kind)
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
 

@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 
 from fewlabels.data.augment import OPERATIONS, RandAugment
 from fewlabels.data.augment.operations import MOTIONS
-from fewlabels.data.augment.randaugment import DrawnOperations, changed
+from fewlabels.data.augment.randaugment import DrawnOperations, apply_draws
 from fewlabels.errors import Count, Share, UsageError
 from fewlabels.pool import Pool
 from fewlabels.training.fixmatch import FixMatch, Outputs
@@ -57,7 +57,7 @@ class Policy(NamedTuple):
             sides=torch.full((num_images,), cutout, dtype=torch.float64),
         )
         settings = RandAugment(ranges="paper-table", shift=0.0, cutout=cutout)
-        return changed(images, draws, settings)
+        return apply_draws(images, draws, settings)
 
 
 def probing(num_images: int, num_operations: int, generator: Generator) -> Policy:

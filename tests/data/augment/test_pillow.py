@@ -21,8 +21,8 @@ from tests.data.augment.pillow import (
 )
 
 from fewlabels.data.augment import OPERATIONS, RandAugment, preset, strong
-from fewlabels.data.augment.randaugment import DrawnOperations, changed, drawn
-from fewlabels.data.augment.smooth import shifted
+from fewlabels.data.augment.randaugment import DrawnOperations, apply_draws, draw
+from fewlabels.data.augment.smooth import shift_and_flip
 from fewlabels.rng import stream
 
 OFFICIAL_LEVELS = tuple(range(1, 10))
@@ -42,7 +42,7 @@ def ours(images, name, level, sign, ranges="official"):
         centers=torch.zeros(2, num_images),
         sides=torch.zeros(num_images),
     )
-    return changed(images, draws, settings)
+    return apply_draws(images, draws, settings)
 
 
 def assert_alike(name, got, wanted):
@@ -206,8 +206,8 @@ def test_usb_covers_as_many_pixels_as_its_program():
 def test_a_preset_is_its_recipe_in_pillow(name, kind):
     images, settings = pictures(kind), preset(name)
     views = strong(images, stream(0, "views"), settings)
-    draws = drawn(NUM_IMAGES, stream(0, "views"), settings)
-    weak = shifted(images, draws.weak, shift=0.125, flip=True)
+    draws = draw(NUM_IMAGES, stream(0, "views"), settings)
+    weak = shift_and_flip(images, draws.weak, shift=0.125, flip=True)
     wanted = [recipe(image, draws, i, settings) for i, image in enumerate(weak)]
     equal = (views == torch.stack(wanted)).flatten(1).all(dim=1)
     # An enhancer's level beside may be blown up by what follows it.
@@ -228,5 +228,5 @@ def test_empty_places_end_grey_unless_an_operation_made_black_of_them(second):
         centers=torch.zeros(2, 1),
         sides=torch.zeros(1),
     )
-    corner = changed(images, draws, settings)[0, :, 16, -1].tolist()
+    corner = apply_draws(images, draws, settings)[0, :, 16, -1].tolist()
     assert corner == ([0, 0, 0] if second in OPAQUE else [127, 127, 127])

@@ -84,7 +84,7 @@ def argument(
     return taken
 
 
-def maps_of(operation: str, taken: Tensor, height: int, width: int) -> Tensor:
+def affine_maps(operation: str, taken: Tensor, height: int, width: int) -> Tensor:
     """Return the maps of an operation that moves pixels, float64, shape (m, 2, 3).
 
     A rotation turns images counterclockwise about their middle. A shear pushes rows or
@@ -104,7 +104,7 @@ def maps_of(operation: str, taken: Tensor, height: int, width: int) -> Tensor:
     return maps
 
 
-def moved(planes: Tensor, maps: Tensor) -> Tensor:
+def move_pixels(planes: Tensor, maps: Tensor) -> Tensor:
     """Return images (m, c, h, w) whose pixels come from elsewhere; 0 if from outside.
 
     The maps lead from new to old coordinates: float64, shape (m, 2, 3).
@@ -195,7 +195,7 @@ TABLES = {
 """Operations that give tables, uint8, (m, c, 256) or, alike for all, (m, 1, 256)."""
 
 
-def looked_up(images: Tensor, tables: Tensor) -> Tensor:
+def look_up(images: Tensor, tables: Tensor) -> Tensor:
     """Return the entries that the values of images stand for; tables: (m, c, 256)."""
     return tables.gather(2, images.flatten(2).long()).view_as(images)
 

@@ -1,10 +1,9 @@
-"""Views that settings ask for, and RandAugment as FixMatch uses it.
+"""Weak and strong views by their settings, and RandAugment as FixMatch uses it.
 
-All numbers are drawn first, in one call, a row for each image: what an image gets
-depends on its place alone, never on what was drawn for others. RandAugment works on
-bytes. In each of its rounds images are put in the order of their operations, so that
-those that drew the same lie side by side: six kinds of tables become one lookup, five
-kinds of motion one gathering of pixels. No step loops over images.
+All numbers are drawn first, in one call, a row for each image: what happens to an image
+depends on its place alone, never on the draws of others. RandAugment works on bytes. In
+each round images are sorted by their operations: six kinds of tables become one lookup,
+five kinds of motion one gathering of pixels. No step loops over images.
 """
 
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from fewlabels.data.augment.operations import (
     BLENDS,
     MOTIONS,
     TABLES,
+    affine_maps,
     argument,
-    looked_up,
-    maps_of,
-    moved,
+    look_up,
+    move_pixels,
 )
 from fewlabels.data.augment.settings import (
     MID_GREY,
@@ -33,14 +32,12 @@ from fewlabels.data.augment.settings import (
 from fewlabels.data.augment.smooth import (
     NUM_SMOOTH_DRAWS,
     NUM_WEAK_DRAWS,
-    shifted,
-    smooth,
-    squares,
+    cutout_mask,
+    shift_and_flip,
+    smooth_view,
 )
 
 _NUM_EACH, _NUM_CUTOUT = 4, 3
-_NUM_WHOLE_LEVELS = 9
-_MOST = 10
 _WHITE, _BYTE_MIDDLE = 255, 127.5
 _IDENTITY = OPERATIONS.index("identity")
 _FORGETFUL = ("autocontrast", "equalize", "solarize", "posterize")
@@ -68,12 +65,12 @@ def strong(images: Tensor, generator: Generator, settings: Strong) -> Tensor:
         dtype = torch.float32 if is_bytes else images.dtype
         size = (NUM_SMOOTH_DRAWS, len(images))
         draws = torch.rand(size, generator=generator, dtype=dtype)
-        return smooth(images, draws, settings)
-    operations = drawn(len(images), generator, settings)
+        return smooth_view(images, draws, settings)
+    operations = draw(len(images), generator, settings)
     if is_bytes:
-        return changed(images, operations, settings)
+        return apply_draws(images, operations, settings)
     rounded = ((images.float() + 1) * _BYTE_MIDDLE).round_().clamp_(0, _WHITE)
-    views = changed(rounded.to(torch.uint8), operations, settings)
+    views = apply_draws(rounded.to(torch.uint8), operations, settings)
     return views.to(images.dtype).div_(_BYTE_MIDDLE).sub_(1)
 
 
@@ -98,10 +95,10 @@ def view(images: Tensor, draws: Tensor, settings: WeakAugment | Strong) -> Tenso
         New images of the same shape.
     """
     if isinstance(settings, WeakAugment):
-        return shifted(images, draws.T, shift=settings.shift, flip=settings.flip)
+        return shift_and_flip(images, draws.T, shift=settings.shift, flip=settings.flip)
     if isinstance(settings, StrongAugment):
-        return smooth(images, draws.T.float(), settings)
-    return changed(images, read_draws(draws, settings), settings)
+        return smooth_view(images, draws.T.float(), settings)
+    return apply_draws(images, read_draws(draws, settings), settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +119,7 @@ class DrawnOperations:
     """Side of the square, as a share of the image's side, shape (n,)."""
 
 
-def drawn(
+def draw(
     num_images: int, generator: Generator, settings: RandAugment
 ) -> DrawnOperations:
     """Return all that a minibatch of so many images draws."""
@@ -141,10 +138,8 @@ def read_draws(uniform: Tensor, settings: RandAugment) -> DrawnOperations:
     codes = [OPERATIONS.index(name) for name in settings.operations]
     pool = torch.tensor(codes, dtype=torch.int64)
     operations = pool[(which * len(pool)).long()]
-    if settings.levels == "whole":
-        levels = (how_much * _NUM_WHOLE_LEVELS).floor() + 1
-    else:
-        levels = how_much * _MOST
+    is_whole = settings.levels == "whole"
+    levels = (how_much * 9).floor() + 1 if is_whole else how_much * 10
     sides = cutout[2] if settings.varies_cutout else torch.ones_like(cutout[2])
     return DrawnOperations(
         weak=weak,
@@ -156,18 +151,20 @@ def read_draws(uniform: Tensor, settings: RandAugment) -> DrawnOperations:
     )
 
 
-def changed(images: Tensor, draws: DrawnOperations, settings: RandAugment) -> Tensor:
+def apply_draws(
+    images: Tensor, draws: DrawnOperations, settings: RandAugment
+) -> Tensor:
     """Return what the draws make of images, uint8, shape (n, c, h, w)."""
-    weak = shifted(images, draws.weak, shift=settings.shift, flip=settings.flip)
+    weak = shift_and_flip(images, draws.weak, shift=settings.shift, flip=settings.flip)
     canvas = torch.cat([weak, torch.full_like(weak[:, :1], _WHITE)], dim=1)
     rounds = zip(draws.operations, draws.levels, draws.signs, strict=True)
     for operations, levels, signs in rounds:
-        canvas = after_round(canvas, operations, levels, signs, settings.ranges)
+        canvas = apply_round(canvas, operations, levels, signs, settings.ranges)
     views, is_full = canvas[:, :-1], canvas[:, -1:]
     if settings.empty == "grey":
         views = _either(is_full, views, torch.tensor(MID_GREY, dtype=torch.uint8))
     num_channels, *sides = images.shape[1:]
-    is_covered = squares(
+    is_covered = cutout_mask(
         draws.centers, draws.sides, *sides, as_usb=settings.varies_cutout
     )
     fill = settings.cutout_fill
@@ -186,7 +183,7 @@ def _either(mask: Tensor, chosen: Tensor, other: Tensor) -> Tensor:
     return (chosen & mask) | (other & ~mask)
 
 
-def after_round(
+def apply_round(
     canvas: Tensor, operations: Tensor, levels: Tensor, signs: Tensor, ranges: Ranges
 ) -> Tensor:
     """Return the canvas after one operation for each image.
@@ -212,7 +209,7 @@ def after_round(
         if name in TABLES:
             tables.append(TABLES[name](colors, taken).expand(-1, num_channels, -1))
         elif name in MOTIONS:
-            maps.append(maps_of(name, taken, height, width))
+            maps.append(affine_maps(name, taken, height, width))
         else:
             arranged[part, :-1] = BLENDS[name](colors, taken)
         if name in _FORGETFUL:
@@ -220,8 +217,8 @@ def after_round(
     middle = counts[0] + sum(map(len, tables))  # of _ORDER: tables before, maps behind
     if tables:
         part = slice(counts[0], middle)
-        arranged[part, :-1] = looked_up(arranged[part, :-1], torch.cat(tables))
+        arranged[part, :-1] = look_up(arranged[part, :-1], torch.cat(tables))
     if maps:
         part = slice(middle, middle + sum(map(len, maps)))
-        arranged[part] = moved(arranged[part], torch.cat(maps))
+        arranged[part] = move_pixels(arranged[part], torch.cat(maps))
     return arranged[order.argsort()]

@@ -29,10 +29,12 @@ def weak(images: Tensor, generator: Generator, settings: WeakAugment) -> Tensor:
     """
     size = (NUM_WEAK_DRAWS, len(images))
     draws = torch.rand(size, generator=generator, dtype=torch.float32)
-    return shifted(images, draws, shift=settings.shift, flip=settings.flip)
+    return shift_and_flip(images, draws, shift=settings.shift, flip=settings.flip)
 
 
-def shifted(images: Tensor, draws: Tensor, *, shift: float, flip: bool) -> Tensor:
+def shift_and_flip(
+    images: Tensor, draws: Tensor, *, shift: float, flip: bool
+) -> Tensor:
     """Return the weak views that uniform numbers stand for.
 
     Args:
@@ -62,7 +64,7 @@ def _positions(size: int, draws: Tensor, share: float) -> Tensor:
     return size - 1 - (size - 1 - positions).abs_()
 
 
-def squares(
+def cutout_mask(
     draws: Tensor, shares: Tensor, height: int, width: int, *, as_usb: bool = False
 ) -> Tensor:
     """Return which pixels a square covers (Cutout; DeVries and Taylor, 2017).
@@ -101,7 +103,7 @@ def _band(size: int, draws: Tensor, shares: Tensor, *, as_usb: bool) -> Tensor:
     return (positions >= first) & (positions < first + sides[:, None])
 
 
-def smooth(images: Tensor, draws: Tensor, settings: StrongAugment) -> Tensor:
+def smooth_view(images: Tensor, draws: Tensor, settings: StrongAugment) -> Tensor:
     """Return each image moved, re-lit and partly covered; see :func:`.strong`.
 
     Args:
@@ -142,7 +144,7 @@ def smooth(images: Tensor, draws: Tensor, settings: StrongAugment) -> Tensor:
     mean = values.mean(dim=(1, 2, 3), keepdim=True)
     values = ((values - mean) * contrast + (mean + brightness)).clamp_(-1, 1)
     sides = torch.full((len(images),), settings.cutout, dtype=torch.float64)
-    values = values.masked_fill(squares(draws[9:], sides, height, width), 0)
+    values = values.masked_fill(cutout_mask(draws[9:], sides, height, width), 0)
     if is_bytes:
         return ((values + 1) * _BYTE_MIDDLE).round_().to(torch.uint8)
     return values
