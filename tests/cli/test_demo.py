@@ -7,7 +7,7 @@ import pytest
 from tests.experiments.bench.little import Here
 
 from fewlabels import jobs, names
-from fewlabels.cli.bench import _FAST_STEPS, shortened
+from fewlabels.cli.demo import _FAST_STEPS, shortened
 from fewlabels.experiments.bench import recipes
 
 

@@ -381,7 +381,7 @@ def test_a_backup_is_a_store_of_that_moment(fewlabels, tmp_path, place):
         assert copy.labels() == labels
     code, _, err = fewlabels("backup", place, "copy.sqlite")
     assert code == 2
-    assert "'copy.sqlite' exists already, and a backup never replaces a file" in err
+    assert "'copy.sqlite' exists already. Give the backup a new name" in err
 
 
 def test_the_next_step_is_a_word_for_programs_and_a_command_for_people(

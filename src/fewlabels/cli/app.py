@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 _COMMANDS = {
-    "demo": ("bench:demo", "Compare strategies on digits and write a report."),
+    "demo": ("demo:demo", "Compare strategies on digits and write a report."),
     "run": ("run:run", "Simulate active learning on labeled images."),
     "select": ("select:select", "Choose what to label next, from your embeddings."),
     "diagnose": (
@@ -62,14 +62,16 @@ for _name, (_home, _help) in _COMMANDS.items():
 
 def command(name: str) -> Any:
     """Import a command and return it, as Typer runs it."""
+    from fewlabels.cli.options import documented
+
     module, inner = _COMMANDS[name][0].split(":")
-    found = getattr(import_module(f"fewlabels.cli.{module}"), inner)
+    target = getattr(import_module(f"fewlabels.cli.{module}"), inner)
     gc.enable()
-    if not isinstance(found, typer.Typer):
+    if not isinstance(target, typer.Typer):
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        alone.command(name)(found)
-        found = alone
-    return typer.main.get_command(found)
+        alone.command(name)(documented(target))
+        target = alone
+    return typer.main.get_command(target)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer passes it so

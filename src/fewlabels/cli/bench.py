@@ -1,22 +1,20 @@
-"""``fewlabels bench, demo``: the paper's experiments and others."""
+"""``fewlabels bench``: the paper's experiments and others."""
 
 import os
 import secrets
-import shutil
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
-from typer import Argument, Exit, Option
+from typer import Argument, Exit
 
 from fewlabels import jobs
 from fewlabels.cli import options
 from fewlabels.cli.options import AllowCode, Download, Encoder, Json, Quiet
-from fewlabels.cli.terminal import Terminal, print_json, table
+from fewlabels.cli.terminal import Terminal, print_json
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.experiments import bench
 from fewlabels.experiments.settings import Choice
@@ -24,13 +22,10 @@ from fewlabels.experiments.settings import Choice
 if TYPE_CHECKING:
     from fewlabels.experiments.bench import BenchFolder, Experiment, ExperimentCost
     from fewlabels.jobs import Executor
-    from fewlabels.report.bench.context import ConditionContext
 
 _MOST_DRAWN = 1000  # short enough to be typed again
 _MOST_SEEDS = 10_000
 _POWERS = {2**power: f"2^{power}" for power in range(16, 31)}
-_FAST_STEPS, _FAST_SEEDS = 200, 2
-_SHOWN = (10, 20, 30, 50, 100)  # numbers of labels that a terminal has room for
 
 app = options.group("Compare query strategies: the paper's experiments and others.")
 Folder = Annotated[Path, Argument(metavar="DIR", help="Benchmark folder.")]
@@ -63,47 +58,23 @@ def list_recipes(*, as_json: Json = False) -> None:
 
 
 @app.command()
+@options.documented
 def run(
-    recipes: Annotated[
-        list[str],
-        Argument(
-            metavar="RECIPE...",
-            help="Recipe names, or YAML files with one experiment each.",
-        ),
-    ],
+    recipes: list[str],
     *,
-    strategies: Annotated[
-        str | None,
-        Option(help="Names or module:Class, comma-separated. [default: recipe's]"),
-    ] = None,
+    strategies: str | None = None,
     encoder: Encoder = None,
     download: Download = False,
-    seeds: Annotated[
-        str | None,
-        Option(help="How many (3) or which (5-9 or 0,4). [default: recipe's]"),
-    ] = None,
-    out: Annotated[
-        Path, Option(help="Benchmark folder; may contain several recipes.")
-    ] = Path("bench"),
+    seeds: str | None = None,
+    out: Path = Path("bench"),
     engine: options.Engine = "local",
     workers: options.Workers = None,
     address: options.Address = None,
-    gpus: Annotated[
-        float, Option(help="GPUs per run with 'ray'; may be a fraction.")
-    ] = 0.0,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Print the cost and stop.")
-    ] = False,
-    measure: Annotated[
-        int | None,
-        Option(metavar="STEPS", help="Time this many training steps first."),
-    ] = None,
-    tensorboard: Annotated[
-        bool, Option("--tensorboard", help="Also write curves for TensorBoard.")
-    ] = False,
-    mlflow: Annotated[
-        str | None, Option(metavar="URI", help="Also log finished runs to MLflow.")
-    ] = None,
+    gpus: float = 0.0,
+    dry_run: bool = False,
+    measure: int | None = None,
+    tensorboard: bool = False,
+    mlflow: str | None = None,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -112,6 +83,17 @@ def run(
 
     Prints the cost first. Safe to stop or kill at any time: the same command resumes;
     more strategies or seeds add only what is missing.
+
+    Options:
+        recipes (RECIPE...): Recipe names, or YAML files with one experiment each.
+        strategies: Names or module:Class, comma-separated. [default: recipe's]
+        seeds: How many (3) or which (5-9 or 0,4). [default: recipe's]
+        out: Benchmark folder; may contain several recipes.
+        gpus: GPUs per run with 'ray'; may be a fraction.
+        dry_run: Print the cost and stop.
+        measure (STEPS): Time this many training steps first.
+        tensorboard: Also write curves for TensorBoard.
+        mlflow (URI): Also log finished runs to MLflow.
     """
     features = options.found_encoder(encoder, download=download)
     experiments = [
@@ -128,7 +110,7 @@ def run(
     terminal = Terminal(quiet or as_json)
     folder = bench.BenchFolder(out)
     folder.check_usable()
-    costs = [_cost(one, folder, does, measure, terminal) for one in experiments]
+    costs = [_cost(each, folder, does, measure, terminal) for each in experiments]
     if len(experiments) > 1:
         total = bench.num_trainings(experiments)
         own = bench.num_trainings(experiments, other_readings=False)
@@ -149,7 +131,7 @@ def run(
     folder.open()
     any_failed = False
     for experiment in experiments:
-        failed = _do_runs(
+        failed = do_runs(
             experiment, folder, does, terminal, tensorboard=tensorboard, uri=mlflow
         )
         any_failed |= failed > 0
@@ -163,15 +145,18 @@ def run(
 
 
 @app.command()
+@options.documented
 def report(
     path: Folder,
-    recipe: Annotated[
-        str | None, Argument(help="Only this experiment. [default: all]")
-    ] = None,
+    recipe: str | None = None,
     *,
     quiet: Quiet = False,
 ) -> None:
-    """Write a page, figures and tables with the results so far."""
+    """Write a page, figures and tables with the results so far.
+
+    Options:
+        recipe: Only this experiment. [default: all]
+    """
     from fewlabels.report import write_bench_report
 
     folder = bench.BenchFolder(path)
@@ -189,17 +174,19 @@ def report(
 
 
 @app.command()
+@options.documented
 def verify(
     path: Folder,
     *,
-    seed: Annotated[
-        int | None,
-        Option(help="Selects the run. [default: a different one each time]"),
-    ] = None,
+    seed: int | None = None,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
 ) -> None:
-    """Repeat a random finished run from scratch and compare."""
+    """Repeat a random finished run from scratch and compare.
+
+    Options:
+        seed: Selects the run. [default: a different one each time]
+    """
     terminal = Terminal(quiet)
     drawn = secrets.randbelow(_MOST_DRAWN) if seed is None else seed
     with terminal.busy():
@@ -216,53 +203,6 @@ def verify(
     raise Exit(1)
 
 
-def demo(
-    *,
-    fast: Annotated[
-        bool, Option("--fast", help="Train only briefly, to see that it works.")
-    ] = False,
-    out: Annotated[
-        Path | None,
-        Option(help="Folder for runs and report. [default: fewlabels-demo]"),
-    ] = None,
-    quiet: Quiet = False,
-    as_json: Json = False,
-) -> None:
-    """Compare four ways to choose digits to label, and write a report.
-
-    From 10 to 100 labels with a learner that takes milliseconds, and from 10 to 20 with
-    FixMatch and DARP, as in the paper; with the same seeds for all.
-    """
-    from fewlabels.experiments.bench.recipes import demo as demo_experiment
-    from fewlabels.report import write_bench_report
-    from fewlabels.report.bench.context import context_of
-    from fewlabels.report.bench.page import finding
-
-    experiment = bench.checked(shortened(demo_experiment(), is_fast=fast))
-    terminal = Terminal(quiet or as_json)
-    folder = bench.BenchFolder(out or Path(f"fewlabels-demo{'-fast' * fast}"))
-    folder.open()
-    failed = _do_runs(experiment, folder, jobs.LocalExecutor(), terminal, lines=10)
-    page = write_bench_report(folder, experiment.name).resolve()
-    context = context_of(bench.read_results(folder, experiment))
-    results = {one.results.condition.name: _results(one) for one in context.conditions}
-    if as_json:
-        print_json({"results": results, "report": page})
-    for one in context.conditions:
-        terminal.result(_demo_table(one, results[one.results.condition.name]))
-    terminal.result(finding(context))
-    terminal.result(f"Report: {page}")
-    is_on_path = shutil.which("fewlabels") or Path(sys.argv[0]).name != "fewlabels"
-    command = "fewlabels" if is_on_path else sys.argv[0]
-    terminal.result("Next, with a folder of your own images:")
-    terminal.result(f"  {command} start FOLDER --classes cat,dog")
-    if failed:
-        raise Exit(1)
-
-
-# ------------------------------------------------------------------------- experiments
-
-
 def chosen(
     recipe: str,
     strategies: str | None,
@@ -274,22 +214,23 @@ def chosen(
     """Return the experiment with strategies, seeds and encoder as asked for."""
     names = [word.strip() for word in (strategies or "").split(",") if word.strip()]
     if recipe.endswith((".yaml", ".yml")):
-        found = bench.read_experiment(Path(recipe), allow_code=allow_code or names)
+        experiment = bench.read_experiment(Path(recipe), allow_code=allow_code or names)
     else:
-        found = bench.recipe(recipe)
+        experiment = bench.recipe(recipe)
     changes: dict[str, object] = {}
     if strategies is not None:  # those of the recipe as they are there
         own: dict[str, list[Choice]] = {name: [] for name in names}
-        for one in found.strategies:
-            own.get(one.name, []).append(one)
+        for choice in experiment.strategies:
+            own.get(choice.name, []).append(choice)
         changes["strategies"] = tuple(
-            one for name in names for one in own[name] or [Choice(name=name)]
+            choice for name in names for choice in own[name] or [Choice(name=name)]
         )
     if seeds is not None:
         changes["seeds"] = read_seeds(seeds)
     if encoder is not None:
-        changes["conditions"] = tuple(one.over(encoder) for one in found.conditions)
-    return bench.checked(found.model_copy(update=changes))
+        conditions = experiment.conditions
+        changes["conditions"] = tuple(each.over(encoder) for each in conditions)
+    return bench.checked(experiment.model_copy(update=changes))
 
 
 def read_seeds(words: str) -> tuple[int, ...]:
@@ -299,21 +240,21 @@ def read_seeds(words: str) -> tuple[int, ...]:
         >>> read_seeds("3"), read_seeds("5-7"), read_seeds("0,4")
         ((0, 1, 2), (5, 6, 7), (0, 4))
     """
-    found: Sequence[int] = ()
+    seeds: Sequence[int] = ()
     with suppress(ValueError):
         if "-" in words:
             first, last = map(int, words.split("-"))
-            found = range(first, last + 1)
+            seeds = range(first, last + 1)
         elif "," in words:
-            found = [int(word) for word in words.split(",") if word]
+            seeds = [int(word) for word in words.split(",") if word]
         else:
-            found = range(int(words))
-    if not found or found[_MOST_SEEDS:]:  # a range may be too long for len
+            seeds = range(int(words))
+    if not seeds or seeds[_MOST_SEEDS:]:  # a range may be too long for len
         raise UsageError(
             f"The seeds '{words}' cannot be used; give a number (3), a range (5-9) or "
             f"a list (0,4) of at most {_MOST_SEEDS:,}. '7,' is seed 7 alone."
         )
-    return tuple(found)
+    return tuple(seeds)
 
 
 def _cost(
@@ -330,8 +271,9 @@ def _cost(
     if num_steps is not None:
         with terminal.busy():
             seconds = bench.measure(experiment, num_steps)
-        told = f"{num_steps} steps took {seconds:.3g} seconds each"
-        terminal.result(f"{experiment.name}: {told}")
+        terminal.result(
+            f"{experiment.name}: {num_steps} steps took {seconds:.3g} seconds each"
+        )
     cost = bench.estimate(
         experiment, folder, num_workers=engine.num_workers, seconds_per_step=seconds
     )
@@ -352,7 +294,7 @@ def _cost(
     return cost
 
 
-def _do_runs(
+def do_runs(
     experiment: "Experiment",
     folder: "BenchFolder",
     engine: "Executor",
@@ -404,76 +346,3 @@ def _steps(number: int | None) -> str:
 
 def _size(disk: float) -> str:
     return f"{disk / 1e6:.0f} MB" if disk < 1e9 else f"{disk / 1e9:.1f} GB"
-
-
-# -------------------------------------------------------------------------------- demo
-
-
-def shortened(experiment: "Experiment", *, is_fast: bool) -> "Experiment":
-    """Return the experiment, if it has to be fast with short trainings of few seeds."""
-    if not is_fast:
-        return experiment
-    conditions = []
-    for one in experiment.conditions:
-        trainer = one.settings.trainer
-        if "checkpoint_every" in trainer.options:  # it takes steps
-            short = {"steps": _FAST_STEPS, "checkpoint_every": _FAST_STEPS}
-            trainer = trainer.model_copy(update={"options": short})
-        settings = one.settings.model_copy(update={"trainer": trainer})
-        conditions.append(one.model_copy(update={"settings": settings}))
-    seeds = experiment.seeds[:_FAST_SEEDS]
-    return experiment.model_copy(
-        update={"conditions": tuple(conditions), "seeds": seeds}
-    )
-
-
-def _results(one: "ConditionContext") -> list[dict[str, Any]]:
-    """Return mean accuracies, what labels were worth, and the lead at the end."""
-    from fewlabels.experiments.evaluation import paired_tests
-    from fewlabels.report.bench.sections import savings_of
-
-    ends = {name: array[:, -1] for name, array in one.accuracies.items()}
-    tests = paired_tests(ends, against="random") if one.can_be_tested else ()
-    leads = {test.name: [test.difference, test.low, test.high] for test in tests}
-    return [
-        {
-            "strategy": name.partition(" (")[0],  # without its options
-            "labels": one.num_labels,
-            "accuracy": array.mean(axis=0).tolist() if one.seeds else [],
-            "lead": leads.get(name),
-            "worth": {
-                saving.num_labels: [saving.amount, saving.interval]
-                for saving in savings_of(one, name)
-            },
-        }
-        for name, array in one.accuracies.items()
-    ]
-
-
-def _demo_table(one: "ConditionContext", rows: list[dict[str, Any]]) -> Table:
-    """Return accuracies for the terminal: a row per strategy, a column per number."""
-    labels, subject = rows[0]["labels"], one.experiment.subject
-    shown = [place for place, number in enumerate(labels) if number in _SHOWN]
-    columns = [*(str(labels[place]) for place in shown), "lead (95 % interval)"]
-    drawn = table(
-        *("labels", *columns),
-        right=columns,
-        title=f"{one.results.condition.name}, {one.seeds_text}: accuracy (%) by "
-        "labels; lead over random at the end",
-        title_justify="left",
-        caption_justify="left",
-    )
-    for row in rows:
-        means = [f"{100 * row['accuracy'][place]:.1f}" for place in shown]
-        lead = ""
-        if row["lead"] is not None:
-            difference, low, high = (100 * number for number in row["lead"])
-            lead = f"{difference:+.1f} ({low:+.1f} to {high:+.1f})"
-        drawn.add_row(row["strategy"], *means, lead)
-        if row["strategy"] == subject and row["worth"]:
-            worth = [row["worth"][labels[place]][0] for place in shown]
-            drawn.add_row("worth", *(text.replace("over ", ">") for text in worth))
-            drawn.caption = (
-                f"worth: how many random labels reach {subject}'s accuracy\n"
-            )
-    return drawn

@@ -3,10 +3,10 @@
 import sys
 from contextlib import redirect_stdout
 from dataclasses import asdict
-from typing import Annotated, cast
+from typing import cast
 
 from rich.text import Text
-from typer import Argument, Exit, Option
+from typer import Exit
 
 from fewlabels.cli.options import Json, Quiet, StrategyOptions, read_options
 from fewlabels.cli.terminal import Terminal, print_json, table
@@ -25,31 +25,23 @@ _MARKS = {
 
 
 def check(
-    thing: Annotated[
-        str,
-        Argument(
-            metavar="THING", help="module:Class or module:function, or a built-in name."
-        ),
-    ],
+    thing: str,
     *,
-    kind: Annotated[
-        str | None,
-        Option(help="strategy, trainer, classifier or kernel, if ambiguous."),
-    ] = None,
+    kind: str | None = None,
     option: StrategyOptions = None,
-    data: Annotated[
-        str | None,
-        Option(
-            help="What a trainer or a classifier is tried on: a name, folder or file; "
-            "digits by default."
-        ),
-    ] = None,
+    data: str | None = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Test a strategy, trainer, classifier or kernel against what its kind promises.
 
     The exit code is 0 if nothing failed, 1 if something did.
+
+    Options:
+        thing: module:Class or module:function, or a built-in name.
+        kind: strategy, trainer, classifier or kernel, if ambiguous.
+        data: What a trainer or a classifier is tried on: a name, folder or file; digits
+            by default.
     """
     terminal = Terminal(quiet or as_json)
     options = read_options(option)

@@ -2,10 +2,8 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 import torch
-from typer import Argument, Option
 
 from fewlabels.cli import options
 from fewlabels.cli.terminal import Terminal, print_json
@@ -17,40 +15,19 @@ from fewlabels.projects.training_plan import duration
 
 
 def embed(
-    source: Annotated[
-        Path,
-        Argument(
-            metavar="SOURCE",
-            help="Folder of images, of tar files (WebDataset) or of Parquet tables "
-            "with images; a manifest; one such tar file or table.",
-        ),
-    ],
-    out: Annotated[
-        Path, Argument(metavar="OUT", help="Folder of shards; the same resumes.")
-    ],
+    source: Path,
+    out: Path,
     *,
     encoder: options.Encoder = None,
     download: options.Download = False,
-    quality: Annotated[
-        str | None,
-        Option(
-            help="Pixels a side: fast (96), normal (160), best (224). [default: what "
-            "the encoder takes, or normal]"
-        ),
-    ] = None,
-    shard_size: Annotated[
-        int, Option(help="Images in a shard: what is lost if a worker is.")
-    ] = SHARD_SIZE,
+    quality: str | None = None,
+    shard_size: int = SHARD_SIZE,
     engine: options.Engine = "local",
     workers: options.Workers = None,
     address: options.Address = None,
-    cpus: Annotated[float, Option(help="Cores per actor with 'ray'.")] = 1.0,
-    gpus: Annotated[
-        float, Option(help="GPUs per actor with 'ray'; may be a fraction.")
-    ] = 0.0,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Try some images, print the cost, stop.")
-    ] = False,
+    cpus: float = 1.0,
+    gpus: float = 0.0,
+    dry_run: bool = False,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
@@ -58,32 +35,39 @@ def embed(
 
     Safe to stop or kill at any time: the same command makes the shards that are
     missing. Unreadable images are listed in unreadable.csv.
+
+    Options:
+        source: Folder of images, of tar files (WebDataset) or of Parquet tables with
+            images; a manifest; one such tar file or table.
+        out: Folder of shards; the same resumes.
+        quality: Pixels a side: fast (96), normal (160), best (224). [default: what the
+            encoder takes, or normal]
+        shard_size: Images in a shard: what is lost if a worker is.
+        cpus: Cores per actor with 'ray'.
+        gpus: GPUs per actor with 'ray'; may be a fraction.
+        dry_run: Try some images, print the cost, stop.
     """
-    found = options.found_encoder(encoder, download=download)
+    name = options.found_encoder(encoder, download=download)
     on_cluster = {"--address": address, "--gpus": gpus or None}
     on_cluster |= {"--cpus": None if cpus == 1 else cpus}
     options.check_engine(engine, local={"--workers": workers}, ray=on_cluster)
     terminal = Terminal(quiet or as_json)
     with terminal.busy():
         work = planned(
-            source, out, encoder=found, quality=quality, shard_size=shard_size
+            source, out, encoder=name, quality=quality, shard_size=shard_size
         )
+        here = _local(workers)
         if not dry_run:
-            is_local = engine == "local"
-            here = _local(workers)
             cluster = RayExecutor(address, cpus=cpus, gpus=gpus)
-            done = work.run(here if is_local else cluster)
-            result = asdict(done)
-            left = len(done.unreadable)
-            words = (
-                f"{count(done.num_rows, 'row')} in {count(done.num_shards, 'shard')}"
-            )
-            words += f", {done.num_found:,} of them made before" * bool(done.num_found)
-            words += f": {done.folder}."
+            done = work.run(here if engine == "local" else cluster)
+            result, left = asdict(done), len(done.unreadable)
+            rows, shards = count(done.num_rows, "row"), count(done.num_shards, "shard")
+            before = f", {done.num_found:,} of them made before" * bool(done.num_found)
+            words = f"{rows} in {shards}{before}: {done.folder}."
             if left:
                 words += f" {count(left, 'image')} in {UNREADABLE} could not be read."
         else:
-            number = _local(workers).num_workers
+            number = here.num_workers
             cost = work.estimate(number)
             seconds = cost.seconds(number)
             result = asdict(cost) | {"seconds": seconds}

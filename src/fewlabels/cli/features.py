@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from fewlabels.cli.options import Download, Json, Quiet, found_encoder, group
+from fewlabels.cli.options import (
+    Download,
+    Json,
+    Quiet,
+    documented,
+    found_encoder,
+    group,
+)
 from fewlabels.cli.terminal import Terminal, print_json, table
 from fewlabels.errors import UsageError
 from fewlabels.models.encoders import available, describe, forms
@@ -22,32 +29,31 @@ cache = group("List, measure and prune cached image features.")
 
 
 def encoders(
-    names: Annotated[
-        list[str] | None,
-        Argument(
-            metavar="NAME...",
-            help="Only these, such as local-dir:PATH. [default: all that are here]",
-        ),
-    ] = None,
+    names: list[str] | None = None,
     *,
     download: Download = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """List the encoders on this machine with their licenses, and how to name others."""
+    """List the encoders on this machine with their licenses, and how to name others.
+
+    Options:
+        names (NAME...): Only these, such as local-dir:PATH. [default: all that are
+            here]
+    """
     for name in names or ():
         found_encoder(name, download=download)
-    found = [describe(name) for name in names] if names else available()
+    shown = [describe(name) for name in names] if names else available()
     if as_json:
-        for encoder in found:
+        for encoder in shown:
             print_json(asdict(encoder))
         return
     terminal = Terminal(quiet)
     drawn = table("encoder", "license")
-    for encoder in found:
+    for encoder in shown:
         drawn.add_row(encoder.name, encoder.license)
     terminal.result(drawn)
-    for encoder in found:
+    for encoder in shown:
         if encoder.note:
             terminal.result(f"{encoder.name}: {encoder.note}")
     if not names:
@@ -64,12 +70,11 @@ def show(folder: Folder = None, *, as_json: Json = False) -> None:
 
 
 @cache.command()
+@documented
 def prune(
     folder: Folder = None,
     *,
-    encoder: Annotated[
-        str, Option(help="Only encoders whose name contains this.")
-    ] = "",
+    encoder: str = "",
     unused: Annotated[
         float, Option(min=0, metavar="DAYS", help="Only rows unused this long.")
     ] = 0,
@@ -80,7 +85,11 @@ def prune(
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove rows, the longest unused first; they are computed again when needed."""
+    """Remove rows, the longest unused first; they are computed again when needed.
+
+    Options:
+        encoder: Only encoders whose name contains this.
+    """
     from fewlabels.models.cache import remove, select_unused
 
     if not (encoder or unused or down_to or everything):

@@ -1,11 +1,12 @@
-"""Options that several commands have."""
+"""Options that several commands have, and where the help of options is written."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from inspect import Parameter, signature
+from inspect import Parameter, getdoc, signature
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel
-from typer import Option, Typer
+from typer import Argument, Option, Typer
 
 from fewlabels.errors import AbsentModelError, UsageError
 from fewlabels.names import check_known
@@ -60,6 +61,33 @@ def group(about: str) -> Typer:
     )
 
 
+def documented(command: Command) -> Command:
+    """Return a command whose help of options is in its docstring.
+
+    Its section "Options" has lines such as ``size: How many.`` or, with the word that
+    stands for a value, ``out (FILE): Where to write.`` Positional parameters become
+    arguments, a bool becomes a flag; others keep what their types say.
+    """
+    about, _, section = (getdoc(command) or "").partition("\n\nOptions:\n")
+    _, *entries = re.split(r"(?m)^    (\w+)(?: \((\S+)\))?: ", section)
+    own = signature(command)
+    changed = dict(own.parameters)
+    for name, metavar, text in zip(*(entries[i::3] for i in range(3)), strict=True):
+        parameter, about_it = changed[name], " ".join(text.split())
+        flags = [f"--{name.replace('_', '-')}"] if parameter.annotation is bool else []
+        given = Option(*flags, metavar=metavar, help=about_it)
+        if parameter.kind is not Parameter.KEYWORD_ONLY:
+            given = Argument(metavar=metavar or name.upper(), help=about_it)
+        annotated: Any = Annotated
+        changed[name] = parameter.replace(
+            annotation=annotated[parameter.annotation, given]
+        )
+    command.__doc__ = about
+    changed_signature = own.replace(parameters=list(changed.values()))
+    command.__signature__ = changed_signature  # type: ignore[attr-defined]  # for Typer
+    return command
+
+
 def taking(
     model: type[BaseModel], *names: str, is_required: bool = False
 ) -> Callable[[Command], Command]:
@@ -105,19 +133,21 @@ def read_options(words: Iterable[str] | None) -> dict[str, Any]:
     """Return names and values; a value is read as in a settings file."""
     from fewlabels.experiments.settings import read_value
 
-    found = {}
+    values = {}
     for word in words or ():
         name, equals, text = word.partition("=")
         if not (name and equals):
-            msg = f"The option '{word}' has no value; write it as name=value."
-            raise UsageError(msg)
+            raise UsageError(
+                f"The option '{word}' has no value; write it as name=value."
+            )
         try:
-            found[name] = read_value(text)
+            values[name] = read_value(text)
         except ValueError as error:
             reason = " ".join(str(error).split())
-            msg = f"The value of '{word}' cannot be read: {reason}."
-            raise UsageError(msg) from error
-    return found
+            raise UsageError(
+                f"The value of '{word}' cannot be read: {reason}."
+            ) from error
+    return values
 
 
 def check_engine(

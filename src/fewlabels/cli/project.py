@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from rich.table import Table
-from typer import Argument, Option
+from typer import Argument
 
 from fewlabels.cli.options import (
     AllowCode,
@@ -16,11 +16,12 @@ from fewlabels.cli.options import (
     Encoder,
     Json,
     Quiet,
+    documented,
     found_encoder,
     group,
     taking,
 )
-from fewlabels.cli.terminal import Terminal, print_json
+from fewlabels.cli.terminal import Terminal, command_line, print_json
 from fewlabels.errors import (
     AnswersError,
     DataError,
@@ -49,20 +50,20 @@ classes = group("Add and rename the classes of a project; labels stay as they ar
 def init(
     place: Place,
     *,
-    images: Annotated[
-        Path | None,
-        Option(
-            help="Image folder; images stay there, unchanged. May be left out with "
-            "--encoder vectors:FILE."
-        ),
-    ] = None,
-    classes: Annotated[str, Option(help="Names, such as cat,dog,other.")],
+    images: Path | None = None,
+    classes: str,
     encoder: Encoder = None,
     download: Download = False,
     quiet: Quiet = False,
     **options: Any,
 ) -> None:
-    """Start a project: images to label, classes, a label budget."""
+    """Start a project: images to label, classes, a label budget.
+
+    Options:
+        images: Image folder; images stay there, unchanged. May be left out with
+            --encoder vectors:FILE.
+        classes: Names, such as cat,dog,other.
+    """
     options["encoder"] = found_encoder(encoder, download=download)
     terminal, names = Terminal(quiet), classes.split(",")
     with terminal.busy(), Project.create(place, images, names, **options) as project:
@@ -85,22 +86,10 @@ def init(
 def ask(
     place: Place,
     *,
-    out: Annotated[
-        Path | None,
-        Option(
-            help="File to write: .csv, .jsonl, or .json for Label Studio. "
-            "[default: PROJECT/round-NNN.csv]"
-        ),
-    ] = None,
-    size: Annotated[
-        int | None, Option(help="How many images. [default: the project's]")
-    ] = None,
-    strategy: Annotated[
-        str | None, Option(help="Name or module:Class. [default: the project's]")
-    ] = None,
-    anew: Annotated[
-        bool, Option("--anew", help="Leave the open images and choose new ones.")
-    ] = False,
+    out: Path | None = None,
+    size: int | None = None,
+    strategy: str | None = None,
+    anew: bool = False,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -110,6 +99,13 @@ def ask(
     The first query needs no labels and no trained model. Images that are still open
     are written again. A .csv or .jsonl file comes with a contact sheet, .html, that
     shows the numbered images.
+
+    Options:
+        out: File to write: .csv, .jsonl, or .json for Label Studio. [default:
+            PROJECT/round-NNN.csv]
+        size: How many images. [default: the project's]
+        strategy: Name or module:Class. [default: the project's]
+        anew: Leave the open images and choose new ones.
     """
     from fewlabels.report import sheet_path, write_contact_sheet
 
@@ -138,8 +134,8 @@ def ask(
             )
         if sheet is not None:
             terminal.result(f"Look at them in {sheet}, a page for the browser.")
-        words = shlex.join(("fewlabels", "tell", str(place), str(path)))
-        terminal.result(f"Label them in {path}, then: {words}")
+        following = command_line("tell", place, path)
+        terminal.result(f"Label them in {path}, then: {following}")
     if as_json:
         facts = {"round": asked.step, "strategy": asked.strategy, "model": asked.model}
         ids = [item.item for item in asked.items]
@@ -148,52 +144,50 @@ def ask(
 
 def tell(
     place: Place,
-    answers: Annotated[
-        Path,
-        Argument(metavar="FILE", help="Labels: .csv, .jsonl, or Label Studio's .json."),
-    ],
+    answers: Path,
     *,
-    annotator: Annotated[
-        str | None, Option(help="Who labeled, if FILE does not say.")
-    ] = None,
-    partial: Annotated[
-        bool, Option("--partial", help="Take the good rows and list the others.")
-    ] = False,
+    annotator: str | None = None,
+    partial: bool = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Read labels from a file: all of them or, if a row is wrong, none."""
+    """Read labels from a file: all of them or, if a row is wrong, none.
+
+    Options:
+        answers (FILE): Labels: .csv, .jsonl, or Label Studio's .json.
+        annotator: Who labeled, if FILE does not say.
+        partial: Take the good rows and list the others.
+    """
     terminal = Terminal(quiet or as_json)
     with terminal.busy(), Project.open(place) as project:
         try:
-            told = project.tell(answers, annotator=annotator, partial=partial)
+            result = project.tell(answers, annotator=annotator, partial=partial)
         except AnswersError as error:
             raise DataError(f"{error} --partial does that.") from error
         others = {
-            "changed": told.num_changed,
-            "already known": told.num_same,
-            "skipped or unsure": told.num_skipped,
-            "left blank": told.num_blank,
+            "changed": result.num_changed,
+            "already known": result.num_same,
+            "skipped or unsure": result.num_skipped,
+            "left blank": result.num_blank,
         }
-        terminal.result(_listed(count(told.num_new, "new label"), others))
-        num, num_out = told.num_contradicting, told.num_disputed
+        terminal.result(_listed(count(result.num_new, "new label"), others))
+        num, num_out = result.num_contradicting, result.num_disputed
         if num:
-            said = f"Another annotator disagrees about {count(num, 'image')}"
-            who = (
-                "It" if num == 1 else "They" if num_out == num else f"{num_out} of them"
+            which = "They" if num_out == num else f"{num_out} of them"
+            verb = "is" if num_out == 1 else "are"
+            effect = (
+                f". {'It' if num == 1 else which} {verb} left out of training and "
+                "measuring until a majority agrees."
             )
-            left = "is left" if num_out == 1 else "are left"
             terminal.result(
-                f"{said}. {who} {left} out of training and measuring until a majority "
-                "agrees."
-                if num_out
-                else f"{said}; the majority counts."
+                f"Another annotator disagrees about {count(num, 'image')}"
+                f"{effect if num_out else '; the majority counts.'}"
             )
-        for fault in told.faults:
+        for fault in result.faults:
             terminal.say(f"Left out: {fault}")
         terminal.result(next_sentence(project, project.status()))
     if as_json:
-        print_json(asdict(told) | {"faults": list(map(str, told.faults))})
+        print_json(asdict(result) | {"faults": list(map(str, result.faults))})
 
 
 def import_labels(
@@ -208,28 +202,26 @@ def import_labels(
         ),
     ] = None,
     *,
-    file_column: Annotated[
-        str | None, Option(help="Column with the file name. [default: a usual name]")
-    ] = None,
-    class_column: Annotated[
-        str | None, Option(help="Column with the class. [default: a usual name]")
-    ] = None,
-    add_classes: Annotated[
-        bool, Option("--add-classes", help="Add classes that the project lacks.")
-    ] = False,
-    partial: Annotated[
-        bool, Option("--partial", help="Import the good rows and list the others.")
-    ] = False,
-    annotator: Annotated[
-        str | None, Option(help="In whose name. [default: yours]")
-    ] = None,
-    undo: Annotated[bool, Option("--undo", help="Take back the last import.")] = False,
+    file_column: str | None = None,
+    class_column: str | None = None,
+    add_classes: bool = False,
+    partial: bool = False,
+    annotator: str | None = None,
+    undo: bool = False,
     quiet: Quiet = False,
 ) -> None:
     """Import existing labels: all of a file or, if a row is wrong, none.
 
     Imported labels train and cost no budget. They never measure accuracy: images of
     the audit slice are left out.
+
+    Options:
+        file_column: Column with the file name. [default: a usual name]
+        class_column: Column with the class. [default: a usual name]
+        add_classes: Add classes that the project lacks.
+        partial: Import the good rows and list the others.
+        annotator: In whose name. [default: yours]
+        undo: Take back the last import.
     """
     terminal = Terminal(quiet)
     if (source is None) != undo:
@@ -265,10 +257,7 @@ def import_labels(
         }
         terminal.result(_listed(f"{count(done.num_new, 'label')} imported", others))
         if done.class_counts:
-            counts = done.class_counts.items()
-            terminal.result(
-                ", ".join(f"{name} {number}" for name, number in counts) + "."
-            )
+            terminal.result(f"{_counts(done.class_counts)}.")
         if done.new_classes:
             terminal.result(f"New classes: {', '.join(done.new_classes)}.")
         if done.columns:
@@ -280,28 +269,39 @@ def import_labels(
             if len(faults) > MOST_LISTED:
                 terminal.say(f"{what}: and {len(faults) - MOST_LISTED} more.")
         if done.num_new:
-            words = shlex.join(("fewlabels", "import", str(place), "--undo"))
-            terminal.result(f"To undo this import: {words}")
+            following = command_line("import", place, "--undo")
+            terminal.result(f"To undo this import: {following}")
         terminal.result(next_sentence(project, project.status()))
 
 
 @classes.command()
+@documented
 def add(
     place: Place,
-    names: Annotated[list[str], Argument(metavar="NAME...", help="New classes.")],
+    names: list[str],
 ) -> None:
-    """Add classes to a project."""
+    """Add classes to a project.
+
+    Options:
+        names (NAME...): New classes.
+    """
     with Project.open(place) as project:
         Terminal().result(f"Classes: {', '.join(project.add_classes(names))}.")
 
 
 @classes.command()
+@documented
 def rename(
     place: Place,
-    old: Annotated[str, Argument(help="The current name.")],
-    new: Annotated[str, Argument(help="The new name.")],
+    old: str,
+    new: str,
 ) -> None:
-    """Rename a class; its labels stay with it."""
+    """Rename a class; its labels stay with it.
+
+    Options:
+        old: The current name.
+        new: The new name.
+    """
     with Project.open(place) as project:
         Terminal().result(f"Classes: {', '.join(project.rename_class(old, new))}.")
 
@@ -309,9 +309,7 @@ def rename(
 def train(
     place: Place,
     *,
-    trainer: Annotated[
-        str | None, Option(help="Another trainer, this time. [default: the project's]")
-    ] = None,
+    trainer: str | None = None,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
 ) -> None:
@@ -319,6 +317,9 @@ def train(
 
     Safe to stop or kill at any time: the same command resumes. With --trainer
     flexmatch, a network is trained from scratch on the images.
+
+    Options:
+        trainer: Another trainer, this time. [default: the project's]
     """
     from fewlabels.projects import duration
 
@@ -388,20 +389,9 @@ def status(place: Place, *, quiet: Quiet = False, as_json: Json = False) -> None
 def export(
     place: Place,
     *,
-    out: Annotated[
-        Path | None, Option(help="Folder to write. [default: PROJECT/export]")
-    ] = None,
-    onnx: Annotated[
-        bool, Option("--onnx", help="Also model.onnx (extra onnx).")
-    ] = False,
-    as_is: Annotated[
-        bool,
-        Option(
-            "--as-is",
-            help="Train nothing: write the labels, and the latest model if there is "
-            "one, even if it has not learned from all of them.",
-        ),
-    ] = False,
+    out: Path | None = None,
+    onnx: bool = False,
+    as_is: bool = False,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
 ) -> None:
@@ -410,6 +400,12 @@ def export(
     If the latest model has not learned from all labels, it is trained first where
     that takes seconds. An earlier export is replaced completely, and nothing else is
     touched.
+
+    Options:
+        out: Folder to write. [default: PROJECT/export]
+        onnx: Also model.onnx (extra onnx).
+        as_is: Train nothing: write the labels, and the latest model if there is one,
+            even if it has not learned from all of them.
     """
     from fewlabels.report import write_project_report
 
@@ -423,10 +419,9 @@ def export(
                 also=lambda new: write_project_report(new / "report.html", project),
             )
         except UnlearnedLabelsError as error:
-            train_it = shlex.join(("fewlabels", "train", str(place)))
             raise UnlearnedLabelsError(
-                f"{error} Nothing was written. To train: {train_it}; to export as it "
-                "is: --as-is."
+                f"{error} Nothing was written. To train: "
+                f"{command_line('train', place)}; to export as it is: --as-is."
             ) from error
         num_unused = project.status().num_unused
     for path in done.files:
@@ -439,7 +434,7 @@ def export(
 
 def backup(
     place: Place,
-    file: Annotated[Path, Argument(metavar="FILE", help="A new file.")],
+    file: Path,
     *,
     quiet: Quiet = False,
 ) -> None:
@@ -447,6 +442,9 @@ def backup(
 
     Others may label meanwhile. To go back, put the copy in the place of the project's
     labels.sqlite. Images and models are not in it.
+
+    Options:
+        file: A new file.
     """
     with Project.open(place) as project:
         num_events = project.backup(file)
@@ -464,21 +462,10 @@ def trust(place: Place) -> None:
 
 
 def predict(
-    model: Annotated[
-        Path, Argument(metavar="MODEL", help="Folder of an exported model.")
-    ],
-    source: Annotated[
-        Path,
-        Argument(
-            metavar="SOURCE",
-            help="Folder of images, including subfolders; or rows: a file (.parquet, "
-            ".npz, .npy) or a folder of shards.",
-        ),
-    ],
+    model: Path,
+    source: Path,
     *,
-    out: Annotated[
-        Path, Option(help="Where to write: a .csv or .parquet file.")
-    ] = Path("predictions.csv"),
+    out: Path = Path("predictions.csv"),
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -487,6 +474,12 @@ def predict(
     One row per image: file_name, label, confidence, source, and a probability per
     class. Unreadable files are listed and left out. Earlier predictions are replaced;
     any other file is left alone.
+
+    Options:
+        model: Folder of an exported model.
+        source: Folder of images, including subfolders; or rows: a file (.parquet, .npz,
+            .npy) or a folder of shards.
+        out: Where to write: a .csv or .parquet file.
     """
     from fewlabels.projects import predict as predicted
     from fewlabels.projects.export import check_replaceable_table
@@ -494,19 +487,19 @@ def predict(
     check_replaceable_table(out)
     terminal = Terminal(quiet or as_json)
     with terminal.busy():
-        found = predicted(model, source)
-    found.write(out)
-    for file in found.unreadable:
+        predictions = predicted(model, source)
+    predictions.write(out)
+    for file in predictions.unreadable:
         terminal.say(f"Left out: {file}")
-    labels = Counter(found.labels)
+    labels = Counter(predictions.labels)
     if as_json:
-        unreadable = {file.name: file.reason for file in found.unreadable}
-        facts: dict[str, Any] = {"out": out, "num_images": len(found)}
+        unreadable = {file.name: file.reason for file in predictions.unreadable}
+        facts: dict[str, Any] = {"out": out, "num_images": len(predictions)}
         print_json(facts | {"labels": labels, "unreadable": unreadable})
         return
-    left_out = len(found.unreadable)
+    left_out = len(predictions.unreadable)
     rest = f" {left_out} could not be read." if left_out else ""
-    items = count(len(found), "row" if found.are_rows else "image")
+    items = count(len(predictions), "row" if predictions.are_rows else "image")
     shares = _counts(dict(labels.most_common()))
     terminal.result(f"{items}: {shares}.{rest} Written to {out}")
 

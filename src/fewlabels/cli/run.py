@@ -3,9 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from typer import Argument, Option
+from typing import TYPE_CHECKING, Any
 
 from fewlabels.cli.options import (
     AllowCode,
@@ -32,28 +30,13 @@ _STAND_IN = "*"
     "threads",
 )
 def run(
-    source: Annotated[
-        str | None,
-        Argument(
-            metavar="DATA",
-            help="A data set's name, a folder, a manifest (.csv, .jsonl, .parquet) or "
-            "an .npz file; its labels answer the queries.",
-        ),
-    ] = None,
+    source: str | None = None,
     *,
     encoder: Encoder = None,
     download: Download = False,
-    settings: Annotated[
-        Path | None,
-        Option(help="YAML file with settings; options given here override it."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        Option(help="Run folder. [default: runs/DATA-STRATEGY-TRAINER-SEED]"),
-    ] = None,
-    tensorboard: Annotated[
-        bool, Option("--tensorboard", help="Also write curves to DIR/tensorboard.")
-    ] = False,
+    settings: Path | None = None,
+    out: Path | None = None,
+    tensorboard: bool = False,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -62,6 +45,13 @@ def run(
     """Simulate active learning on labeled images: train, measure, ask, repeat.
 
     Safe to stop or kill at any time: the same command resumes.
+
+    Options:
+        source (DATA): A data set's name, a folder, a manifest (.csv, .jsonl, .parquet)
+            or an .npz file; its labels answer the queries.
+        settings: YAML file with settings; options given here override it.
+        out: Run folder. [default: runs/DATA-STRATEGY-TRAINER-SEED]
+        tensorboard: Also write curves to DIR/tensorboard.
     """
     features = found_encoder(encoder, download=download)  # before torch is imported
     import torch
@@ -105,7 +95,7 @@ def run(
 
 
 def diagnose(
-    path: Annotated[Path, Argument(metavar="DIR", help="Run folder, made by 'run'.")],
+    path: Path,
     *,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
@@ -116,6 +106,9 @@ def diagnose(
     The smallest eigenvalue of their Gram matrix, the same including the query, the
     ceiling no set can exceed, rank, condition, and the learning rate above which
     linearized gradient descent diverges. Nothing is trained or written.
+
+    Options:
+        path (DIR): Run folder, made by 'run'.
     """
     import torch
 
@@ -129,8 +122,9 @@ def diagnose(
         remedy = "Give a run folder, such as one made by 'fewlabels run'."
         if inside:
             remedy = f"It contains runs: give one of {', '.join(inside)}."
-        msg = f"'{path}' is not a run folder (it has no run.json). {remedy}"
-        raise ForeignFolderError(msg)
+        raise ForeignFolderError(
+            f"'{path}' is not a run folder (it has no run.json). {remedy}"
+        )
     settings = folder.settings()
     torch.set_num_threads(settings.threads)
     terminal = Terminal(quiet or as_json)
@@ -155,16 +149,12 @@ def diagnose(
     )
     drawn.columns[-1].justify = "left"
     for row in rows:
-        found = row.spectrum
-        numbers = (
-            found.smallest if found else None,
-            row.value,
-            row.ceiling,
-            found.rank if found else None,
-            row.feature_rank,
-            found.condition if found else None,
-            row.step_limit,
+        own = row.spectrum
+        smallest, rank, condition = (
+            (own.smallest, own.rank, own.condition) if own else (None, None, None)
         )
+        numbers = [smallest, row.value, row.ceiling, rank, row.feature_rank]
+        numbers += [condition, row.step_limit]
         kernel = row.missing or row.kernel + (_STAND_IN if row.is_stand_in else "")
         drawn.add_row(str(row.num_labeled), *map(_number, numbers), kernel)
     drawn.width = terminal.out.measure(

@@ -3,9 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from typer import Argument, Option
+from typing import Any, Literal
 
 from fewlabels.cli.options import (
     Address,
@@ -30,33 +28,15 @@ _Array = Literal["features", "logits", "labeled", "labels", "candidates"]
 
 
 def select(
-    source: Annotated[
-        Path,
-        Argument(
-            metavar="FEATURES.npz|SHARDS/",
-            help="Arrays: features (N, F); optional logits (N, C), labeled, labels, "
-            "candidates (indices). Or a folder of Parquet shards: id, embedding; "
-            "optional logits, label.",
-        ),
-    ],
+    source: Path,
     *,
     strategy: StrategyName = DEFAULT_STRATEGY,
     option: StrategyOptions = None,
-    size: Annotated[int, Option(help="How many items to choose.")] = 20,
-    seed: Annotated[int, Option(help="Random seed.")] = 0,
-    labels: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE.csv",
-            help="For shards: labeled items, columns id and, if classes count, label.",
-        ),
-    ] = None,
-    engine: Annotated[
-        str, Option(help="For shards: local, or ray for a cluster.")
-    ] = "local",
-    processes: Annotated[
-        int, Option(help="For shards: processes of this machine.")
-    ] = 1,
+    size: int = 20,
+    seed: int = 0,
+    labels: Path | None = None,
+    engine: str = "local",
+    processes: int = 1,
     address: Address = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -64,6 +44,17 @@ def select(
     """Choose which items to label next, from embeddings of any framework.
 
     Prints the chosen indices, one per line; of shards, the chosen ids.
+
+    Options:
+        source (FEATURES.npz|SHARDS/): Arrays: features (N, F); optional logits (N, C),
+            labeled, labels, candidates (indices). Or a folder of Parquet shards: id,
+            embedding; optional logits, label.
+        size: How many items to choose.
+        seed: Random seed.
+        labels (FILE.csv): For shards: labeled items, columns id and, if classes count,
+            label.
+        engine: For shards: local, or ray for a cluster.
+        processes: For shards: processes of this machine.
     """
     options: dict[str, Any] = {"size": size, "seed": seed}
     options["options"] = read_options(option)

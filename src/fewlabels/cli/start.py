@@ -10,7 +10,7 @@ from threading import Thread
 from typing import Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from fewlabels import strategies, training
 from fewlabels.cli.options import (
@@ -21,7 +21,7 @@ from fewlabels.cli.options import (
     found_encoder,
     taking,
 )
-from fewlabels.cli.terminal import Terminal
+from fewlabels.cli.terminal import Terminal, command_line
 from fewlabels.data.folder import check_images, folder_labels, image_names
 from fewlabels.data.hugging_face import HubData
 from fewlabels.data.text import natural_key
@@ -40,27 +40,13 @@ _MOST_FOLDERS = 100
     *("budget", "audit", "query", "overlap", "strategy", "trainer", "quality"),
 )
 def start(
-    folder: Annotated[
-        Path,
-        Argument(
-            metavar="FOLDER",
-            help="Image folder, the folder of a project, or hf-dataset:FOLDER[@SPLIT].",
-        ),
-    ],
+    folder: Path,
     *,
-    classes: Annotated[
-        str | None,
-        Option(help="Names, such as cat,dog,other; for a new project."),
-    ] = None,
-    project: Annotated[
-        Path | None,
-        Option(help="Project folder. [default: FOLDER-labels, beside FOLDER]"),
-    ] = None,
+    classes: str | None = None,
+    project: Path | None = None,
     encoder: Encoder = None,
     download: Download = False,
-    host: Annotated[
-        str, Option(help="Address to listen at; others need --token.")
-    ] = "127.0.0.1",
+    host: str = "127.0.0.1",
     port: Annotated[
         int | None, Option(min=1, max=65535, help="[default: the project's own]")
     ] = None,
@@ -93,6 +79,12 @@ def start(
 
     Begins a project beside FOLDER, or goes on with it. Stop it with Ctrl-C at any time:
     every label that the page shows as saved is on the disk.
+
+    Options:
+        folder: Image folder, the folder of a project, or hf-dataset:FOLDER[@SPLIT].
+        classes: Names, such as cat,dog,other; for a new project.
+        project: Project folder. [default: FOLDER-labels, beside FOLDER]
+        host: Address to listen at; others need --token.
     """
     check_installed("The page", "fastapi", "uvicorn", extra="web")
     from fewlabels.web.serving import check_reach, serve
@@ -111,7 +103,7 @@ def start(
     creation: dict[str, Any] | None = None
     allowed = set[str]()
     if (place / FILE).exists():
-        _go_on(place, classes, options.get("budget"), terminal)
+        _describe_existing(place, classes, options.get("budget"), terminal)
     else:
         options["encoder"] = found_encoder(encoder, download=download)
         if hub is None and options.get("budget") is not None and folder.is_dir():
@@ -119,7 +111,7 @@ def start(
                 folder, place, classes, terminal, wanted=import_folders
             )
         creation = {"images": str(real), "options": options}
-        creation["classes"] = _check_new(place, real, classes, options)
+        creation["classes"] = _check_beginning(place, real, classes, options)
         creation["import_folders"] = bool(import_folders)
         allowed = set(import_paths(options))  # the command names them
 
@@ -138,7 +130,7 @@ def start(
     def created(result: dict[str, Any]) -> None:
         terminal.say(result["reason"])
         if import_folders:
-            undo = shlex.join(("fewlabels", "import", str(place), "--undo"))
+            undo = command_line("import", place, "--undo")
             terminal.say(f"{result['imported']} To undo that: {undo}")
 
     serve(
@@ -153,13 +145,13 @@ def start(
     )
 
 
-def _go_on(
+def _describe_existing(
     place: Path, classes: str | None, budget: int | None, terminal: Terminal
 ) -> None:
     """Say what an existing project is, where the command asked for something else."""
-    with Project.open(place) as found:
-        names = [one.name for one in found.store.classes()]
-        own = found.settings.budget
+    with Project.open(place) as project:
+        names = [known.name for known in project.store.classes()]
+        own = project.settings.budget
     terminal.say(f"Going on with the project in {place}.")
     wanted = [name.strip() for name in classes.split(",")] if classes else []
     if set(wanted) - set(names):
@@ -174,7 +166,7 @@ def _go_on(
         )
 
 
-def _check_new(
+def _check_beginning(
     place: Path, images: Path, classes: str | None, options: dict[str, Any]
 ) -> list[str]:
     """Raise if a project cannot be begun, as far as that is quickly known.
@@ -228,6 +220,6 @@ def _offer_import(
     if wanted is None and sys.stdin.isatty():
         wanted = typer.confirm(question, default=True)
     elif wanted is None:
-        words = shlex.join(("fewlabels", "import", str(place), str(folder)))
-        terminal.say(f"The folder names can be imported as labels: {words}")
+        following = command_line("import", place, folder)
+        terminal.say(f"The folder names can be imported as labels: {following}")
     return classes, bool(wanted)

@@ -1,6 +1,7 @@
 """What a person sees: results on stdout; progress, notes and errors on stderr."""
 
 import json
+import shlex
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -78,6 +79,11 @@ class Terminal:
             yield
 
 
+def command_line(*words: object) -> str:
+    """Return a command of this program, as a person types it."""
+    return shlex.join(("fewlabels", *map(str, words)))
+
+
 def print_line(text: str) -> None:
     """Print one line of machine-readable output."""
     sys.stdout.write(harmless(text) + "\n")
@@ -91,13 +97,13 @@ def print_json(value: Any) -> None:
 
 def table(*columns: str, right: Collection[str] = (), **look: Any) -> Table:
     """Return an empty table; the columns in ``right`` are numbers."""
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, **look)
+    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, **look)
     for name in columns:
         if name in right:
-            made.add_column(name, justify="right", no_wrap=True)
+            drawn.add_column(name, justify="right", no_wrap=True)
         else:
-            made.add_column(name, overflow="fold")
-    return made
+            drawn.add_column(name, overflow="fold")
+    return drawn
 
 
 class _View(Progress):
@@ -107,11 +113,11 @@ class _View(Progress):
         """Return what to draw now."""
         yield self.make_tasks_table(self.tasks)
         for task in self.tasks:
-            given = task.fields["figures"]
-            shown = [name for name in _FIGURES if name in given]
-            shown += [name for name in given if name not in _FIGURES]
+            figures = task.fields["figures"]
+            shown = [name for name in _FIGURES if name in figures]
+            shown += [name for name in figures if name not in _FIGURES]
             words = [
-                _FIGURES.get(name, f"{name} {{:.3g}}").format(given[name])
+                _FIGURES.get(name, f"{name} {{:.3g}}").format(figures[name])
                 for name in shown
             ]
             if words:
@@ -139,8 +145,7 @@ class Bars:
         """Show a bar; the display begins with the first one."""
         if not self._view.tasks:
             self._view.start()
-        shown = self._view.add_task(task, total=total, completed=done, figures={})
-        return int(shown)
+        return int(self._view.add_task(task, total=total, completed=done, figures={}))
 
     def advance(self, handle: int, amount: int) -> None:
         """Move a bar on."""
