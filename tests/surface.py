@@ -18,7 +18,7 @@ import fewlabels
 from fewlabels.cli.app import _COMMANDS, command
 from fewlabels.experiments.bench import Experiment
 from fewlabels.experiments.bench import folder as bench
-from fewlabels.experiments.execution import execute
+from fewlabels.experiments.runs import execute
 from fewlabels.experiments.settings import RunSettings
 from fewlabels.projects.export.model import EncoderConfig, ModelConfig
 from fewlabels.projects.export_folder import Manifest

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from fewlabels import cli, files
 from fewlabels.cli.app import app
-from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.experiments.runs import RunFolder
 
 
 def test_a_run_prints_its_rounds_and_resumes(fewlabels, tiny, tmp_path):

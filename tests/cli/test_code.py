@@ -11,7 +11,7 @@ from tests.projects.toy import begin, go_on
 from fewlabels.errors import UsageError
 from fewlabels.experiments.bench import Condition
 from fewlabels.experiments.diagnosis import diagnose
-from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.experiments.runs import RunFolder
 from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
 from fewlabels.report import write_report

@@ -17,8 +17,7 @@ from fewlabels import models
 from fewlabels.data import load
 from fewlabels.experiments.acquisition import read_evaluations
 from fewlabels.experiments.bench.experiment import read_experiment
-from fewlabels.experiments.execution import execute
-from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.experiments.runs import RunFolder, execute
 from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.files import FIELD
 from fewlabels.models.cache import CONTENT, FeatureCache

@@ -28,8 +28,7 @@ from PIL import Image
 
 from fewlabels.data import load
 from fewlabels.errors import FewlabelsError, SettingsChangedWarning
-from fewlabels.experiments.execution import execute
-from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.experiments.runs import RunFolder, execute
 from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.projects import Project, predict
 

@@ -9,7 +9,7 @@ from fewlabels.experiments.bench.experiment import (
     noise_cells,
 )
 from fewlabels.experiments.bench.folder import BenchFolder, Failure
-from fewlabels.experiments.run_folder import RoundLine
+from fewlabels.experiments.runs import RoundLine
 from fewlabels.experiments.settings import Choice, RunSettings
 
 POOL_SIZE = 1000

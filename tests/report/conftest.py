@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fewlabels.experiments.run_folder import RoundLine, RunFolder
+from fewlabels.experiments.runs import RoundLine, RunFolder
 from fewlabels.experiments.settings import RunSettings
 from fewlabels.pool import ArrayImages, Pool
 

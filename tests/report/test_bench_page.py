@@ -10,8 +10,8 @@ from tests.report.test_page import read, text_of
 
 from fewlabels.errors import UnknownNameError
 from fewlabels.experiments.bench.experiment import plan
+from fewlabels.experiments.bench.folder import read_results
 from fewlabels.experiments.bench.published import TABLE_1
-from fewlabels.experiments.bench.results import read_results
 from fewlabels.experiments.bench.runner import work
 from fewlabels.experiments.evaluation import (
     area_under_curve,

@@ -4,7 +4,7 @@ import pytest
 from tests.report.benches import POOL_SIZE, Bench, condition, experiment
 from tests.report.test_page import text_of
 
-from fewlabels.experiments.bench.results import read_results
+from fewlabels.experiments.bench.folder import read_results
 from fewlabels.experiments.evaluation import chance_overlap
 from fewlabels.experiments.settings import Choice
 from fewlabels.report import write_bench_report

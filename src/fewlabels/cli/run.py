@@ -57,8 +57,7 @@ def run(
     import torch
 
     from fewlabels import data
-    from fewlabels.experiments.execution import check_choices, execute
-    from fewlabels.experiments.run_folder import RoundLine, RunFolder
+    from fewlabels.experiments.runs import RoundLine, RunFolder, check_choices, execute
     from fewlabels.experiments.settings import settled
     from fewlabels.report import write_report
 
@@ -114,7 +113,7 @@ def diagnose(
 
     from fewlabels import data
     from fewlabels.experiments.diagnosis import diagnose as diagnosed
-    from fewlabels.experiments.run_folder import RunFolder
+    from fewlabels.experiments.runs import RunFolder
 
     folder = RunFolder(path)
     if not folder.settings_file.is_file():

@@ -11,12 +11,12 @@ from .acquisition import (
     without as without,
 )
 from .diagnosis import Conditioning as Conditioning, diagnose as diagnose
-from .execution import (
+from .runs import (
     check_choices as check_choices,
     environment as environment,
     execute as execute,
 )
-from .run_folder import (
+from .runs import (
     RoundLine as RoundLine,
     RunFolder as RunFolder,
     has_ended as has_ended,

@@ -365,10 +365,8 @@ def check_plan(
     check_numbers(start=start, query=query, budget=budget)
     known = len(pool.labeled)
     if not known:
-        raise DataError(
-            f"None of the {len(pool)} items has a label, so nothing can answer; give a "
-            "labeled data set, such as a folder per class."
-        )
+        msg = f"None of the {len(pool)} items has a label; give a labeled data set."
+        raise DataError(msg)
     if budget > known:
         raise BudgetError(
             f"The budget of {budget} labels is larger than the pool, which has {known} "
@@ -383,15 +381,11 @@ def check_numbers(*, start: int, query: int | Sequence[int], budget: int) -> Non
     """
     sizes, left = [query] if isinstance(query, int) else list(query), budget - start
     if start < 0 or budget < 1 or not sizes or min(sizes) < 1:
-        raise BudgetError(
-            f"start is {start}, query {query} and budget {budget}; start with 0 labels "
-            "or more, and ask for at least one label in each round."
-        )
+        given = f"start is {start}, query {query} and budget {budget}"
+        raise BudgetError(f"{given}; start with 0 labels or more, ask for 1 or more.")
     if left < 0:
-        raise BudgetError(
-            f"The budget of {budget} labels is smaller than the start of {start}; "
-            "raise the budget or start with fewer labels."
-        )
+        fault = f"The budget of {budget} labels is smaller than the start of {start}"
+        raise BudgetError(f"{fault}; raise the budget or start with fewer labels.")
     if 0 < left < sizes[0]:
         raise BudgetError(
             f"A query of {sizes[0]} labels is larger than what is left: the budget of "

@@ -10,20 +10,9 @@ from typing import Any
 
 import torch
 
-from fewlabels import training
+from fewlabels import gram, training
 from fewlabels.experiments.acquisition import round_folder
-from fewlabels.experiments.execution import replayed
-from fewlabels.experiments.run_folder import SCHEMA, RunFolder
-from fewlabels.gram import (
-    Spectrum,
-    eigenvalue_ceiling,
-    last_layer_kernel,
-    numerical_rank,
-    smallest_eigenvalue,
-    softmax_kernel,
-    spectrum,
-    wide_head_kernel,
-)
+from fewlabels.experiments.runs import SCHEMA, RunFolder, replayed
 from fewlabels.names import AllowCode, check_code
 from fewlabels.pool import Pool
 from fewlabels.protocols import Kernel, Outputs
@@ -55,7 +44,7 @@ class Conditioning:
     """Kernel that the query used; None where it used none."""
     missing: str | None = None
     """Why there is no spectrum, in words; None where there is one."""
-    spectrum: Spectrum | None = None
+    spectrum: gram.Spectrum | None = None
     """Extremes of the spectrum, rank, condition."""
     eigenvalues: tuple[float, ...] = ()
     """All of it, ascending."""
@@ -141,14 +130,16 @@ def diagnose(
         kernel = _kernel(name, outputs, pool.num_classes, normalize=normalize)
         rows = labeled if whole_pool else torch.arange(len(items))
         gram_SS = kernel.block(rows, rows)
-        extremes = spectrum(gram_SS)
+        extremes = gram.spectrum(gram_SS)
         asked = line.to_round(positions).query.indices
         if whole_pool and not is_recorded and len(asked):  # chosen without these
             members, size = torch.cat([labeled, asked]), len(asked)
             conditioning = replace(
                 conditioning,
-                value=float(smallest_eigenvalue(kernel.block(members, members))),
-                ceiling=eigenvalue_ceiling(kernel, labeled, known.candidates, size),
+                value=float(gram.smallest_eigenvalue(kernel.block(members, members))),
+                ceiling=gram.eigenvalue_ceiling(
+                    kernel, labeled, known.candidates, size
+                ),
             )
         # The last layer's matrix of all pairs of item and class has the eigenvalues of
         # (h.h' + 1), C times each; the trace multiplies them by C, and a step limit is
@@ -159,7 +150,7 @@ def diagnose(
             spectrum=extremes,
             eigenvalues=tuple(torch.linalg.eigvalsh(gram_SS).tolist()),
             step_limit=extremes.step_limit * num_blocks,
-            feature_rank=numerical_rank(outputs.features) if whole_pool else None,
+            feature_rank=gram.numerical_rank(outputs.features) if whole_pool else None,
         )
 
 
@@ -167,7 +158,9 @@ def _kernel(
     name: str, outputs: Outputs, num_classes: int, *, normalize: bool
 ) -> Kernel:
     if name == "wide-head":
-        return wide_head_kernel(outputs.features, normalize=normalize)
+        return gram.wide_head_kernel(outputs.features, normalize=normalize)
     if name == "softmax":
-        return softmax_kernel(outputs.features, outputs.logits, normalize=normalize)
-    return last_layer_kernel(outputs.features, num_classes, normalize=normalize)
+        return gram.softmax_kernel(
+            outputs.features, outputs.logits, normalize=normalize
+        )
+    return gram.last_layer_kernel(outputs.features, num_classes, normalize=normalize)

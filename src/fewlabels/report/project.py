@@ -9,7 +9,7 @@ from statistics import mean
 from fewlabels.data.files import FileImages, common_shape
 from fewlabels.errors import count
 from fewlabels.experiments.evaluation import accuracy_interval
-from fewlabels.experiments.execution import environment
+from fewlabels.experiments.runs import environment
 from fewlabels.projects import Project, Status
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.snapshot import Snapshot

@@ -7,7 +7,7 @@ from typing import Any
 from fewlabels.errors import UsageError, count
 from fewlabels.experiments.diagnosis import Conditioning, diagnose
 from fewlabels.experiments.evaluation import accuracy_interval
-from fewlabels.experiments.run_folder import RoundLine, RunFolder, has_ended
+from fewlabels.experiments.runs import RoundLine, RunFolder, has_ended
 from fewlabels.names import AllowCode
 from fewlabels.pool import UNKNOWN, Pool
 from fewlabels.report.facts import (

@@ -5,11 +5,9 @@ from tests.experiments.bench import little
 from tests.experiments.bench.little import opened, rounds
 
 from fewlabels.errors import ForeignFolderError, RunError
-from fewlabels.experiments.bench.cost import estimate
 from fewlabels.experiments.bench.experiment import plan
-from fewlabels.experiments.bench.folder import BenchFolder
-from fewlabels.experiments.bench.results import read_results
-from fewlabels.experiments.bench.runner import do, run
+from fewlabels.experiments.bench.folder import BenchFolder, read_results
+from fewlabels.experiments.bench.runner import do, estimate, run
 
 
 def test_a_damaged_experiment_does_not_stop_another(tmp_path):

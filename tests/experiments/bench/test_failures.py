@@ -7,11 +7,9 @@ from tests.experiments.bench import little
 from tests.experiments.bench.little import done, opened
 
 from fewlabels.errors import RunInUseError, StorageError
-from fewlabels.experiments.bench.cost import estimate
 from fewlabels.experiments.bench.experiment import Condition, plan
-from fewlabels.experiments.bench.folder import Failure
-from fewlabels.experiments.bench.results import read_results
-from fewlabels.experiments.bench.runner import do, run
+from fewlabels.experiments.bench.folder import Failure, read_results
+from fewlabels.experiments.bench.runner import do, estimate, run
 from fewlabels.experiments.settings import Choice
 from fewlabels.files import hold_lock
 

@@ -9,7 +9,7 @@ import torch
 from fewlabels import strategies, training
 from fewlabels.data import load
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.experiments.bench import cost, recipes
+from fewlabels.experiments.bench import recipes, runner
 from fewlabels.experiments.bench.experiment import cell_of, plan
 from fewlabels.experiments.bench.published import (
     TABLE_1,
@@ -19,7 +19,7 @@ from fewlabels.experiments.bench.published import (
 )
 from fewlabels.experiments.bench.recipes import recipe
 from fewlabels.experiments.bench.runner import pool_of
-from fewlabels.experiments.execution import check_choices
+from fewlabels.experiments.runs import check_choices
 from fewlabels.experiments.settings import Choice, DataOptions, RunSettings
 from fewlabels.training.supervised import Supervised
 
@@ -217,11 +217,11 @@ def test_the_tables_are_139_trainings():
     ]
     # 5 + 5*3*3, 5 + 5*3*4, and 2*2*3 for each half of Table 3; single shot begins with
     # the model of Table 1.
-    assert cost.num_trainings(tables[:1]) == 5 + 45
-    assert cost.num_trainings(tables[1:2]) == 5 + 60
-    assert cost.num_trainings(tables, other_readings=False) == 50 + 65 + 12 + 12
-    assert cost.num_trainings(tables) == 139 + 12
-    assert cost.num_trainings([*tables, recipe("figure1_iou")]) == 139 + 12
+    assert runner.num_trainings(tables[:1]) == 5 + 45
+    assert runner.num_trainings(tables[1:2]) == 5 + 60
+    assert runner.num_trainings(tables, other_readings=False) == 50 + 65 + 12 + 12
+    assert runner.num_trainings(tables) == 139 + 12
+    assert runner.num_trainings([*tables, recipe("figure1_iou")]) == 139 + 12
 
 
 def test_single_shot_begins_with_the_model_of_table_1():

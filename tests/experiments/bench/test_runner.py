@@ -7,12 +7,18 @@ from tests.experiments.bench.little import done, opened, rounds
 
 from fewlabels import files
 from fewlabels.errors import ForeignFolderError, RunError, UsageError
-from fewlabels.experiments.bench.cost import estimate, measure
 from fewlabels.experiments.bench.experiment import Cell, Condition, noise_cells, plan
-from fewlabels.experiments.bench.folder import BenchFolder
-from fewlabels.experiments.bench.results import read_results
-from fewlabels.experiments.bench.runner import _steps_done, do, pool_of, run, verify
-from fewlabels.experiments.execution import execute
+from fewlabels.experiments.bench.folder import BenchFolder, read_results
+from fewlabels.experiments.bench.runner import (
+    _steps_done,
+    do,
+    estimate,
+    measure,
+    pool_of,
+    run,
+    verify,
+)
+from fewlabels.experiments.runs import execute
 from fewlabels.experiments.settings import Choice, SeedOptions
 
 

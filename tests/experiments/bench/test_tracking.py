@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from fewlabels.errors import UsageError
-from fewlabels.experiments.bench.tracking import Mlflow, _imported
+from fewlabels.experiments.bench.tracking import Mlflow
 
 # MLflow and what it builds on warn about themselves.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -47,23 +47,24 @@ def test_nobody_else_is_told(mlflow, tmp_path):
     assert told.stdout == ""
 
 
-def test_before_it_is_imported_mlflow_is_told_to_be_silent(mlflow, monkeypatch):
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory):
+    """A database, whose tables MLflow takes seconds to make."""
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+
+
+@pytest.mark.usefixtures("mlflow")
+def test_before_it_is_imported_mlflow_is_told_to_be_silent(uri, monkeypatch):
     """Which is enough, as the test above shows in a process of its own."""
     monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY", raising=False)
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "mlflow", None)
         with pytest.raises(UsageError, match="not installed"):
-            _imported()
+            Mlflow(uri, "toy")
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "false")  # somebody's own choice
-    assert _imported() is mlflow
+    Mlflow(uri, "toy")
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "false"
-
-
-@pytest.fixture(scope="module")
-def uri(tmp_path_factory):
-    """A database, whose tables MLflow takes seconds to make."""
-    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
 
 
 def test_finished_runs_are_sent_once(mlflow, uri, finished):

@@ -160,7 +160,7 @@ def test_items_without_a_label_are_never_asked():
         ({"budget": 3}, "budget of 3 labels is smaller than the start of 4"),
         ({"budget": 81}, "budget of 81 labels is larger than the pool, which has 80"),
         ({"query": 21}, "query of 21 labels is larger than what is left: .* leaves 20"),
-        ({"query": 0}, "query 0 .* at least one label in each"),
+        ({"query": 0}, "query 0 .* ask for 1 or more"),
         ({"start": -1}, "start is -1, .* start with 0 labels"),
         ({"initial_models": 0}, "initial_models is 0; give at least one"),
         ({"start": 0, "budget": 0}, "budget 0; start with 0"),
@@ -411,5 +411,5 @@ def test_several_query_sizes_are_those_of_the_first_rounds():
 
 @pytest.mark.parametrize("query", [[], [8, 0]])
 def test_query_sizes_below_one_are_refused(query):
-    with pytest.raises(BudgetError, match="at least one label"):
+    with pytest.raises(BudgetError, match="ask for 1 or more"):
         run(query=query)

@@ -7,8 +7,7 @@ import pytest
 from tests.experiments.runs import toy
 from tests.experiments.runs.test_killed import killed_at, without_a_kill
 
-from fewlabels.experiments.execution import execute
-from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.experiments.runs import RunFolder, execute
 from fewlabels.experiments.settings import Choice
 
 BANDITS = [

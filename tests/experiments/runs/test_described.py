@@ -4,7 +4,7 @@ from math import nan
 import pytest
 
 from fewlabels.errors import ForeignFolderError, RunError
-from fewlabels.experiments.run_folder import RoundLine, RunFolder
+from fewlabels.experiments.runs import RoundLine, RunFolder
 
 LINE = {
     "step": 0,

@@ -11,8 +11,7 @@ from fewlabels import training
 from fewlabels.cli.run import remarks
 from fewlabels.errors import DamagedWarning
 from fewlabels.experiments.diagnosis import NO_LABELS, NO_NETWORK, diagnose
-from fewlabels.experiments.execution import replayed
-from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.experiments.runs import RunFolder, replayed
 from fewlabels.experiments.settings import Choice, SeedOptions
 from fewlabels.gram import last_layer_kernel, numerical_rank, spectrum, wide_head_kernel
 from fewlabels.rng import stream

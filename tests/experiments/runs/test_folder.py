@@ -21,8 +21,7 @@ from fewlabels.errors import (
     StorageError,
 )
 from fewlabels.experiments.diagnosis import diagnose
-from fewlabels.experiments.execution import execute
-from fewlabels.experiments.run_folder import RoundLine, RunFolder
+from fewlabels.experiments.runs import RoundLine, RunFolder, execute
 from fewlabels.experiments.settings import Choice
 from fewlabels.pool import Answers, ArrayImages, Pool, Query, Round
 from fewlabels.report import write_report

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from tests.experiments.runs import toy
 
-from fewlabels.experiments.execution import execute
-from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.experiments.runs import RunFolder, execute
 from fewlabels.experiments.settings import Choice
 from fewlabels.progress import reporting
 

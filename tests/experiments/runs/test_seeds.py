@@ -11,8 +11,7 @@ from fewlabels.experiments.acquisition import (
     rounds,
     starting_answers,
 )
-from fewlabels.experiments.execution import execute, replayed
-from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.experiments.runs import RunFolder, execute, replayed
 from fewlabels.experiments.settings import Choice, RunSettings, SeedOptions
 from fewlabels.strategies import Random
 

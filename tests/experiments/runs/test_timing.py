@@ -1,4 +1,4 @@
-from fewlabels.experiments.execution import Stopwatch
+from fewlabels.experiments.runs import Stopwatch
 
 
 def test_time_for_measuring_is_no_time_of_training(monkeypatch):

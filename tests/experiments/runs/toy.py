@@ -6,8 +6,7 @@ import torch
 
 from fewlabels import files, progress, rng
 from fewlabels.data import load
-from fewlabels.experiments.execution import execute
-from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.experiments.runs import RunFolder, execute
 from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.pool import ArrayImages, Pool, Query
 from fewlabels.protocols import Outputs, ignore

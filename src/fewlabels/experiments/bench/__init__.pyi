@@ -1,10 +1,3 @@
-from .cost import (
-    ExperimentCost as ExperimentCost,
-    estimate as estimate,
-    free_space as free_space,
-    measure as measure,
-    num_trainings as num_trainings,
-)
 from .experiment import (
     Cell as Cell,
     Condition as Condition,
@@ -17,13 +10,19 @@ from .experiment import (
 from .folder import (
     BenchFolder as BenchFolder,
     Failure as Failure,
+    Results as Results,
     outdated as outdated,
+    read_results as read_results,
 )
 from .recipes import names as names, recipe as recipe
-from .results import Results as Results, read_results as read_results
 from .runner import (
     Ended as Ended,
+    ExperimentCost as ExperimentCost,
     Verification as Verification,
+    estimate as estimate,
+    free_space as free_space,
+    measure as measure,
+    num_trainings as num_trainings,
     run as run,
     run_cells as run_cells,
     verify as verify,

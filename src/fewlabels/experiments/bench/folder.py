@@ -1,4 +1,4 @@
-"""The folder of a benchmark: runs by content, experiments by name, failures.
+"""The folder of a benchmark: runs by content, experiments by name, their results.
 
 ::
 
@@ -11,12 +11,15 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from fewlabels import files
@@ -27,9 +30,16 @@ from fewlabels.errors import (
     StorageError,
     count,
 )
-from fewlabels.experiments.bench.experiment import Cell, Experiment, plan
-from fewlabels.experiments.run_folder import RoundLine, RunFolder, has_ended
-from fewlabels.experiments.settings import FrozenModel, faults
+from fewlabels.experiments.bench.experiment import (
+    Cell,
+    Condition,
+    Experiment,
+    cell_of,
+    noise_cells,
+    plan,
+)
+from fewlabels.experiments.runs import RoundLine, RunFolder, has_ended
+from fewlabels.experiments.settings import Choice, FrozenModel, faults
 
 SCHEMA = 1
 """Version of the files of a benchmark."""
@@ -268,3 +278,168 @@ def outdated(experiment: Experiment, folder: BenchFolder) -> tuple[str, ...]:
         f" made by something else: {change}. Such runs are kept, and not counted here."
         for change, number in changes.items()
     )
+
+
+# ------------------------------------------------------------------------------ results
+
+
+@dataclass(frozen=True, eq=False)
+class CellResult:
+    """The result of one run, as far as it is."""
+
+    strategy: str
+    """Label of the strategy."""
+    seed: int
+    cell: Cell
+    notes: tuple[str, ...]
+    """Warnings of the run."""
+    failure: Failure | None
+    description: dict[str, Any] = field(default_factory=dict)
+    """Content of ``run.json``; empty if the run has not begun."""
+    start: tuple[str, ...] = ()
+    """Ids that the run began with."""
+    lines: tuple[RoundLine, ...] = ()
+    """Its finished rounds."""
+    timings: tuple[dict[str, Any], ...] = ()
+    """What was measured of each besides its result."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run is finished."""
+        return has_ended(self.lines)
+
+    @property
+    def accuracies(self) -> dict[int, float]:
+        """Accuracy by number of labels, of the rounds that were measured."""
+        return {
+            line.num_labeled: line.accuracy
+            for line in self.lines
+            if line.accuracy is not None
+        }
+
+    def acquired(self, num_labels: int) -> tuple[str, ...]:
+        """Return ids that were asked for until there were so many labels.
+
+        The starting set is not among them.
+        """
+        lines = [line for line in self.lines if line.num_labeled < num_labels]
+        return tuple(name for line in lines for name in line.ids)
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionResults:
+    """The results of all strategies and seeds under one condition."""
+
+    condition: Condition
+    cells: tuple[CellResult, ...]
+    strategies: tuple[str, ...]
+    """Labels, in the order of the tables."""
+    seeds: tuple[int, ...]
+
+    def of(self, strategy: str, seed: int) -> CellResult:
+        """Return the run of one strategy with one seed."""
+        return self._by_strategy[strategy, seed]
+
+    @cached_property
+    def _by_strategy(self) -> dict[tuple[str, int], CellResult]:
+        return {(cell.strategy, cell.seed): cell for cell in self.cells}
+
+    def runs(self, strategy: str) -> tuple[CellResult, ...]:
+        """Return the runs of one strategy, in the order of the seeds."""
+        return tuple(self.of(strategy, seed) for seed in self.seeds)
+
+    @cached_property
+    def num_labels(self) -> tuple[int, ...]:
+        """Numbers of labels at which accuracy was measured, ascending."""
+        return tuple(sorted({n for cell in self.cells for n in cell.accuracies}))
+
+    def accuracies(
+        self, strategy: str, seeds: Sequence[int] | None = None
+    ) -> NDArray[np.float64]:
+        """Return accuracies (S, T) as shares; NaN where a run is not so far."""
+        chosen = self.seeds if seeds is None else seeds
+        rows = [self.of(strategy, seed).accuracies for seed in chosen]
+        cells = [row.get(n, np.nan) for row in rows for n in self.num_labels]
+        return np.array(cells, np.float64).reshape(len(rows), len(self.num_labels))
+
+    @cached_property
+    def complete_seeds(self) -> tuple[int, ...]:
+        """Seeds with which every strategy has finished: those that can be paired."""
+        return tuple(
+            seed
+            for seed in self.seeds
+            if all(self.of(name, seed).is_finished for name in self.strategies)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The results of an experiment so far."""
+
+    experiment: Experiment
+    conditions: tuple[ConditionResults, ...]
+    noise: tuple[float, ...]
+    """Accuracies of trainings on one label set."""
+
+    @property
+    def cells(self) -> tuple[CellResult, ...]:
+        """Every run of the comparison."""
+        return tuple(cell for results in self.conditions for cell in results.cells)
+
+    @property
+    def num_finished(self) -> int:
+        """How many of them are finished."""
+        return sum(cell.is_finished for cell in self.cells)
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Why runs failed."""
+        return tuple(cell.failure for cell in self.cells if cell.failure is not None)
+
+
+def read_results(folder: BenchFolder, experiment: Experiment) -> Results:
+    """Read the results of an experiment; of unfinished runs as far as they are.
+
+    A run whose files are damaged counts as failed.
+
+    Args:
+        folder: The benchmark.
+        experiment: One that was asked for in it.
+
+    Returns:
+        The results.
+    """
+
+    def read(condition: Condition, strategy: Choice, seed: int) -> CellResult:
+        cell = cell_of(condition, strategy, seed)
+        own, notes, failure = (
+            folder.run_folder(cell),
+            folder.notes(cell),
+            folder.failure(cell),
+        )
+        result = CellResult(strategy.label, seed, cell, notes, failure)
+        try:
+            return replace(
+                result,
+                description=own.description() if own.settings_file.exists() else {},
+                start=tuple(own.start() or ()),
+                lines=tuple(own.lines()),
+                timings=tuple(folder.timings(cell)),
+            )
+        except RunError as error:
+            return replace(result, failure=folder.damage(cell, error))
+
+    conditions = []
+    for condition in experiment.conditions:
+        seeds, compared = experiment.seeds_of(condition), experiment.strategies
+        cells = tuple(read(condition, s, seed) for s in compared for seed in seeds)
+        labels = tuple(strategy.label for strategy in compared)
+        conditions.append(ConditionResults(condition, cells, labels, seeds))
+    noise = [
+        line.accuracy
+        for cell in noise_cells(experiment)
+        if folder.is_finished(cell)
+        for line in folder.lines(cell)[-1:]
+        if line.accuracy is not None
+    ]
+    return Results(experiment, tuple(conditions), tuple(noise))

@@ -10,7 +10,6 @@ Networks, images and pools are smaller, so their numbers cannot be compared with
 paper's; the order of strategies may.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from fewlabels import training
@@ -51,33 +50,49 @@ _SMALL = {"name": "fixmatch-darp", "preset": "small"}
 _SELDOM_MEASURED = {**_SMALL, "checkpoint_every": 120}
 _FROZEN = {"name": "frozen-fixmatch-darp", "preset": "small"}
 
-# Processor seconds of one thread of a busy two-core machine, queries and measuring
-# included; of long queries (CIFAR-100: up to a minute) the mean over strategies.
-_DIGITS_COST = {"seconds_per_step": 0.035, "megabytes": 0.35}
-_MNIST_COST = {"seconds_per_step": 0.09, "megabytes": 0.35}
-_CPU = {"seeds": tuple(range(10)), "retrainings": 5}
+_CPU: _Fields = {
+    "strategies": (*_ALWAYS, "npc"),
+    "seeds": tuple(range(10)),
+    "retrainings": 5,
+    # Processor seconds of one thread of a busy two-core machine, queries and measuring
+    # included; of long queries (CIFAR-100: up to a minute) the mean over strategies.
+    "footprint": {"seconds_per_step": 0.035, "megabytes": 0.35},
+}
 
 
-def _compared(data: Any, trainer: _Fields, numbers: tuple[int, int, int]) -> _Fields:
-    """Return a comparison with one condition; the numbers: start, query and budget."""
-    settings = {"data": data, "trainer": trainer}
-    settings |= zip(("start", "query", "budget"), numbers, strict=True)
-    return {
-        **_CPU,
-        "conditions": [{"settings": settings}],
-        "strategies": (*_ALWAYS, "npc"),
-    }
+def _condition(data: Any, trainer: _Fields, *numbers: int, **others: Any) -> _Fields:
+    """Return a condition; the numbers are start, query and budget."""
+    fields = zip(("start", "query", "budget"), numbers, strict=True)
+    return {"settings": {"data": data, "trainer": trainer, **dict(fields), **others}}
 
 
-def _imbalanced(even: _Fields, most: int, *, num_classes: int = 10) -> _Fields:
+def _one_query(
+    name: str, data: str, trainer: _Fields, start: int = 10, **others: Any
+) -> list[_Fields]:
+    """Return conditions with one query alone, up to 40 and 60 labels (Sec. 5.4)."""
+    return [
+        _condition(data, trainer, start, budget - start, budget, **others)
+        | {"name": f"{name}{budget} labels"}
+        for budget in (40, 60)
+    ]
+
+
+def _zero_shot(name: str, data: str, trainer: _Fields) -> list[_Fields]:
+    """Return both readings of a query by an untrained network."""
+    given = _one_query(f"{name}ten given, ", data, trainer, zero_shot=True)
+    return [
+        *_one_query(f"{name}all asked for, ", data, trainer, start=0),
+        *(condition | {"is_other_reading": True} for condition in given),
+    ]
+
+
+def _imbalanced(even: _Fields, most: int, num_classes: int = 10) -> _Fields:
     """Return the same comparison on a pool with long-tailed classes, without DARP."""
     settings = even["conditions"][0]["settings"]
     counts = long_tail(most, num_classes=num_classes)
-    named = settings["data"]
-    data = {"name": named} if isinstance(named, str) else named
     trainer = {k: v for k, v in settings["trainer"].items() if k != "masking"}
     trainer["name"] = training.variant(trainer["name"], alignment="")
-    changed = settings | {"data": {**data, "counts": counts}, "trainer": trainer}
+    changes = {"data": {**settings["data"], "counts": counts}, "trainer": trainer}
     return even | {
         "title": f"{even['title']}, classes long-tailed",
         "about": (
@@ -89,42 +104,14 @@ def _imbalanced(even: _Fields, most: int, *, num_classes: int = 10) -> _Fields:
             "chose do not show how frequent classes are, and shares estimated from the "
             "predictions of a model of ten labels may do harm (paper, Sec. 5.1)."
         ),
-        "conditions": [{"settings": changed}],
+        "conditions": [{"settings": settings | changes}],
     }
 
 
-def _one_query(
-    name: str, settings: Mapping[str, Any], *, start: int = 10, **condition: Any
-) -> list[_Fields]:
-    """Return conditions with one query alone, up to 40 and 60 labels (Sec. 5.4)."""
-    return [
-        {
-            "name": f"{name}{budget} labels",
-            "settings": {
-                **settings,
-                "start": start,
-                "query": budget - start,
-                "budget": budget,
-            },
-            **condition,
-        }
-        for budget in (40, 60)
-    ]
-
-
-def _zero_shot(name: str, settings: Mapping[str, Any]) -> list[_Fields]:
-    """Return both readings of a query by an untrained network."""
-    ten_given = {**settings, "zero_shot": True}
-    return [
-        *_one_query(f"{name}all asked for, ", settings, start=0),
-        *_one_query(f"{name}ten given, ", ten_given, is_other_reading=True),
-    ]
-
-
-_DIGITS = _compared("digits", _SMALL, (10, 10, 30)) | {
+_DIGITS = _CPU | {
     "title": "Digits, 10 to 30 labels",
     "about": "The smallest experiment. 1,297 images of 8 x 8 pixels in the pool.",
-    "footprint": _DIGITS_COST,
+    "conditions": [_condition({"name": "digits"}, _SMALL, 10, 10, 30)],
 }
 
 _DIGITS_SHOTS = _CPU | {
@@ -136,20 +123,20 @@ _DIGITS_SHOTS = _CPU | {
         "head, at 40 through the last layer."
     ),
     "conditions": [
-        *_zero_shot("zero-shot, ", {"data": "digits", "trainer": _SMALL}),
-        *_one_query("single-shot, ", {"data": "digits", "trainer": _SMALL}),
+        *_zero_shot("zero-shot, ", "digits", _SMALL),
+        *_one_query("single-shot, ", "digits", _SMALL),
     ],
     "strategies": ("badge", "npc"),
-    "footprint": _DIGITS_COST,
 }
 
 
 def _mnist(name: str, title: str) -> _Fields:
     data = {"name": name, "size": 14, "counts": [500] * 10}
-    return _compared(data, _SELDOM_MEASURED, (10, 20, 50)) | {
+    return _CPU | {
         "title": f"{title}, 10 to 50 labels",
         "about": "5,000 images at 14 x 14 pixels, 500 of each class.",
-        "footprint": _MNIST_COST,
+        "conditions": [_condition(data, _SELDOM_MEASURED, 10, 20, 50)],
+        "footprint": {"seconds_per_step": 0.09, "megabytes": 0.35},
     }
 
 
@@ -157,7 +144,7 @@ _MNIST, _FASHION = _mnist("mnist", "MNIST"), _mnist("fashion-mnist", "Fashion-MN
 
 _COPIES = {"size": 8, "counts": [25] * 10, "times": 8, "noise": 0.0}
 _REPEATED = {"name": "repeated-mnist", **_COPIES}
-_REPEATED_MNIST = _compared(_REPEATED, _SELDOM_MEASURED, (10, 20, 50)) | {
+_REPEATED_MNIST = _CPU | {
     "title": "Repeated MNIST: 250 images, eight times each",
     "about": (
         "Proposition 1 of the paper: a set with copies has a singular Gram matrix, so "
@@ -165,19 +152,19 @@ _REPEATED_MNIST = _compared(_REPEATED, _SELDOM_MEASURED, (10, 20, 50)) | {
         "each. NPC makes as many draws as it always does, one per candidate: a quarter "
         "of them are free of copies at first, 6 % at the second query."
     ),
+    "conditions": [_condition(_REPEATED, _SELDOM_MEASURED, 10, 20, 50)],
     "strategies": ("random", "margin", "coreset", "badge", "npc"),
     "figures": ("redundancy", "accuracy"),
-    "footprint": _DIGITS_COST,
 }
 
 _CIFAR10_IMAGES = {"name": "cifar10", "counts": [1000] * 10}
-_CIFAR10 = _compared(_CIFAR10_IMAGES, _FROZEN, (10, 20, 70)) | {
+_CIFAR10 = _CPU | {
     "title": "CIFAR-10 through frozen features, 10 to 70 labels",
     "about": (
         "Table 1 of the paper with a linear head over features that were learnt from "
-        "ImageNet, which knows some of these classes. 10,000 images, 1,000 of each "
-        "class."
+        "ImageNet, which knows some of these classes. 10,000 images, 1,000 of each."
     ),
+    "conditions": [_condition(_CIFAR10_IMAGES, _FROZEN, 10, 20, 70)],
     "strategies": (*_ALWAYS, "albl", "npc"),
     "footprint": {"seconds_per_step": 0.02, "megabytes": 0.1},
 }
@@ -186,30 +173,30 @@ _CIFAR100_IMAGES = {"name": "cifar100", "counts": [100] * 100}
 # With a hundred classes, the masking of DARP's paper leaves nearly every refinement
 # without a solution; that of its program does not.
 _MASKED = {**_FROZEN, "masking": "code"}
-_CIFAR100 = _compared(_CIFAR100_IMAGES, _MASKED, (100, 200, 900)) | {
+_CIFAR100 = _CPU | {
     "title": "CIFAR-100 through frozen features, 100 to 900 labels",
     "about": (
         "Table 2 of the paper with a linear head over features that were learnt from "
-        "ImageNet, which knows many of these classes. 10,000 images, 100 of each "
-        "class. There are 1,280 features, so that the paper's kernel of the last layer "
-        "has rank enough for 900 labels here. DARP masks as its program does: as its "
-        "paper says, nearly every refinement has no solution here."
+        "ImageNet, which knows many of these classes. 10,000 images, 100 of each. "
+        "There are 1,280 features, so that the paper's kernel of the last layer has "
+        "rank enough for 900 labels here. DARP masks as its program does: as its paper "
+        "says, nearly every refinement has no solution here."
     ),
+    "conditions": [_condition(_CIFAR100_IMAGES, _MASKED, 100, 200, 900)],
     "strategies": (*_ALWAYS, "albl", "npc"),
     "footprint": {"seconds_per_step": 0.07, "megabytes": 0.6},
 }
 
-_CIFAR100_IOU = _compared(_CIFAR100_IMAGES, _MASKED, (100, 200, 700)) | {
+_CIFAR100_IOU = _CIFAR100 | {
     "title": "Overlap of what was asked for, CIFAR-100 through frozen features",
     "about": (
         "Figure 1 of the paper: its five algorithms, three trials, 300, 500 and 700 "
-        "labels; runs end there. Unlike in the paper, every trial begins with a set of "
-        "its own."
+        "labels. Unlike in the paper, every trial begins with a set of its own."
     ),
+    "conditions": [_condition(_CIFAR100_IMAGES, _MASKED, 100, 200, 700)],
     "strategies": ("random", "margin", "albl", "badge", "npc"),
     "seeds": (0, 1, 2),
     "figures": ("overlap", "accuracy"),
-    "footprint": _CIFAR100["footprint"],
 }
 
 # ------------------------------------------------------------------ those of the paper
@@ -218,35 +205,25 @@ _READINGS = (
     "WRN-28-2 and FixMatch's official settings (2^20 steps); DARP with a uniform "
     "target after 40 % of the steps, masked as in its program."
 )
-_OFFICIAL = {"preset": "official", "target": "uniform", "masking": "code"}
-_CIFAR10_RUN = {"data": "cifar10", "trainer": {"name": "fixmatch-darp", **_OFFICIAL}}
+_DARP = {"preset": "official", "target": "uniform", "masking": "code"}
+_OFFICIAL = {"name": "fixmatch-darp", **_DARP}
 # Sec. 5.1: one model begins all trials, that of median performance of five.
-_ONE_BEGINNING = {"initial_models": 5, "seeds": {"start": 0, "first": 0}}
+_ONE_BEGINNING: _Fields = {"initial_models": 5, "seeds": {"start": 0, "first": 0}}
 # Secs. 2.2 and 5.2 write both scores on f, the outputs before softmax.
 _ARMS = [{"name": "least-confidence", "on": "logits"}, "coreset"]
-_BASELINES = (
-    "random",
-    {"name": "margin", "on": "logits"},
-    {"name": "albl", "arms": _ARMS},
-    "badge",
-)
+_MARGIN, _ALBL = {"name": "margin", "on": "logits"}, {"name": "albl", "arms": _ARMS}
+_BASELINES = ("random", _MARGIN, _ALBL, "badge")
 _LITERAL_NPC = {"name": "npc", "kernel": "last-layer", **_LARGEST_VALUE}
 
-_PAPER = {
+_PAPER: _Fields = {
     "scale": "paper",
+    "strategies": ("badge", _LITERAL_NPC),
     "seeds": (0, 1, 2),  # Sec. 5.1: "averaged over 3 trials"
     # One step of 64 + 2 * 7 * 64 images on one core of the machine that
     # benchmarks/fixmatch_step.py was run on; a GPU takes a fraction of a second.
     "footprint": {"seconds_per_step": 23.0, "megabytes": 6.0},
 }
 
-_TABLE_1_RUN = {
-    **_CIFAR10_RUN,
-    **_ONE_BEGINNING,
-    "start": 10,
-    "query": 20,
-    "budget": 70,
-}
 _TABLE_1 = _PAPER | {
     "title": "Table 1: CIFAR-10, 10 to 70 labels",
     "about": (
@@ -255,20 +232,12 @@ _TABLE_1 = _PAPER | {
         "Margin and ALBL's least confidence on outputs before softmax, and NPC with "
         "the kernel of the last layer, as printed."
     ),
-    "conditions": [{"settings": _TABLE_1_RUN}],
+    "conditions": [_condition("cifar10", _OFFICIAL, 10, 20, 70, **_ONE_BEGINNING)],
     "strategies": (*_BASELINES, _LITERAL_NPC),
     "published": [TABLE_1],
 }
 
-_CIFAR100_TRAINER = {**_OFFICIAL, "weight_decay": 0.001, "refine_every": 100}
-_TABLE_2_RUN = {
-    "data": "cifar100",
-    "trainer": {"name": "fixmatch-darp", **_CIFAR100_TRAINER},
-    **_ONE_BEGINNING,
-    "start": 100,
-    "query": 200,
-    "budget": 900,
-}
+_OFFICIAL_CIFAR100 = {**_OFFICIAL, "weight_decay": 0.001, "refine_every": 100}
 _TABLE_2 = _PAPER | {
     "title": "Table 2: CIFAR-100, 100 to 900 labels",
     "about": (
@@ -280,7 +249,9 @@ _TABLE_2 = _PAPER | {
         "decides by rank (kernel 'auto': the wide head). The kernel as printed makes "
         "random choices; it can be run beside as npc with kernel 'last-layer'."
     ),
-    "conditions": [{"settings": _TABLE_2_RUN}],
+    "conditions": [
+        _condition("cifar100", _OFFICIAL_CIFAR100, 100, 200, 900, **_ONE_BEGINNING)
+    ],
     "strategies": (*_BASELINES, {"name": "npc", **_LARGEST_VALUE}),
     "published": [TABLE_2],
 }
@@ -289,14 +260,13 @@ _FIGURE_1 = _TABLE_2 | {
     "title": "Figure 1: overlap of what was asked for, CIFAR-100",
     "about": (
         "The runs of table2_cifar100, nothing more. The paper shows the intersection "
-        "over union of all labels of all trials at 300, 500 and 700 labels; the "
-        "starting set is common to all and is in there."
+        "over union of all labels of all trials at 300, 500 and 700 labels, with the "
+        "starting set that is common to all."
     ),
     "figures": ("overlap", "accuracy"),
 }
 
-_TABLE_3 = _PAPER | {"strategies": ("badge", _LITERAL_NPC)}
-_TABLE_3_ZERO = _TABLE_3 | {
+_TABLE_3_ZERO = _PAPER | {
     "title": "Table 3, zero shot: CIFAR-10, one query by an untrained network",
     "about": (
         f"{_READINGS} The paper asks for 30 and 50 and reports 40 and 60 labels, and "
@@ -305,26 +275,25 @@ _TABLE_3_ZERO = _TABLE_3 | {
         "to 60'); or one random label per class is added to what was asked for, which "
         "the query did not know. Every trial has an untrained network of its own."
     ),
-    "conditions": _zero_shot("", _CIFAR10_RUN),
+    "conditions": _zero_shot("", "cifar10", _OFFICIAL),
     "published": [TABLE_3_ZERO_SHOT],
 }
 
-_TABLE_3_SINGLE = _TABLE_3 | {
+_TABLE_3_SINGLE = _PAPER | {
     "title": "Table 3, single shot: CIFAR-10, one query after 10 labels",
     "about": f"{_READINGS} All trials begin with the model of table1_cifar10.",
-    "conditions": _one_query("", _CIFAR10_RUN | _ONE_BEGINNING),
+    "conditions": _one_query("", "cifar10", _OFFICIAL, **_ONE_BEGINNING),
     "published": [TABLE_3_SINGLE_SHOT],
 }
 
 _FIXMATCH = {"name": "fixmatch", "preset": "official"}
-_BALANCED_RUN = {"data": "cifar10", "trainer": _FIXMATCH, "start": 40, "budget": 40}
 _BALANCED = _PAPER | {
     "title": "FixMatch on 40 balanced labels of CIFAR-10",
     "about": (
         "The number of Sohn et al. (2020) that the paper compares Table 3 with: four "
         "random labels per class, nothing is asked, no DARP; five label sets as there."
     ),
-    "conditions": [{"settings": {**_BALANCED_RUN, "query": 1}}],
+    "conditions": [_condition("cifar10", _FIXMATCH, 40, 1, 40)],
     "strategies": ("random",),
     "seeds": tuple(range(5)),
     "published": [BALANCED_FIXMATCH_TABLE],
@@ -344,7 +313,7 @@ _RECIPES: dict[str, _Fields] = {
     "cifar10": _CIFAR10,
     "cifar10_imbalanced": _imbalanced(_CIFAR10, 3000),
     "cifar100": _CIFAR100,
-    "cifar100_imbalanced": _imbalanced(_CIFAR100, 300, num_classes=100),
+    "cifar100_imbalanced": _imbalanced(_CIFAR100, 300, 100),
     "cifar100_iou": _CIFAR100_IOU,
     "table1_cifar10": _TABLE_1,
     "table2_cifar100": _TABLE_2,
@@ -415,8 +384,9 @@ def supervised(experiment: Experiment) -> Experiment:
 def demo() -> Experiment:
     """Return the experiment of ``fewlabels demo``: digits, 10 to 100 labels."""
     pools = {"name": "digits", "counts": [60] * 10}
-    blend = {"data": pools, "trainer": "blend", "start": 0, "query": 10, "budget": 100}
-    network = {"data": "digits", "trainer": _SELDOM_MEASURED, "query": 10, "budget": 20}
+    blend = _condition(pools, {"name": "blend"}, 0, 10, 100)
+    network = _condition("digits", _SELDOM_MEASURED, 10, 10, 20)
+    npc = {"name": "npc", **_LARGEST_VALUE}
     fields = {
         "name": "demo",
         "title": "Which digits to label",
@@ -431,16 +401,13 @@ def demo() -> Experiment:
             "eigenvalue. Digits are easy; your images will give other numbers."
         ),
         "conditions": [
-            {"name": "blend", "settings": blend, "own_pools": True},
-            {"name": "FixMatch+DARP", "settings": network, "num_seeds": 10},
+            {"name": "blend", "own_pools": True, **blend},
+            {"name": "FixMatch+DARP", "num_seeds": 10, **network},
         ],
-        "strategies": (
-            *("random", {"name": "npc", **_LARGEST_VALUE}),
-            *("typiclust", DEFAULT_STRATEGY),
-        ),
+        "strategies": ("random", npc, "typiclust", DEFAULT_STRATEGY),
         "seeds": tuple(range(30)),
         "subject": DEFAULT_STRATEGY,
         "figures": ("accuracy", "savings"),
-        "footprint": _DIGITS_COST,
+        "footprint": _CPU["footprint"],
     }
     return Experiment.model_validate(fields)

@@ -1,40 +1,48 @@
-"""Do the missing runs of an experiment, or a finished one once more.
+"""Do the missing runs of an experiment, repeat a finished one, estimate the cost.
 
 Every engine calls :func:`work`, so that where a run is done changes nothing in it.
 """
 
 import json
+import shutil
 import tempfile
 import threading
+import time
 import traceback
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 
 import torch
 
-from fewlabels import data, files, progress
+from fewlabels import data, files, progress, training
 from fewlabels.errors import (
     FewlabelsError,
-    FewlabelsWarning,
     RunError,
     RunInUseError,
     UsageError,
 )
-from fewlabels.experiments.acquisition import round_folder
+from fewlabels.experiments.acquisition import hidden, round_folder, starting_answers
 from fewlabels.experiments.bench.experiment import Cell, Experiment, plan, steps_of
 from fewlabels.experiments.bench.folder import BenchFolder, Failure
-from fewlabels.experiments.execution import are_same_data, environment, execute
-from fewlabels.experiments.run_folder import RunFolder, has_ended
+from fewlabels.experiments.runs import (
+    RunFolder,
+    are_same_data,
+    environment,
+    execute,
+    has_ended,
+)
 from fewlabels.experiments.settings import Choice, RunSettings, identity_changes
 from fewlabels.jobs import Executor, startable
 from fewlabels.names import AllowCode, check_code
 from fewlabels.pool import Pool
 from fewlabels.rng import stream
 
+_HOUR = 3600.0
+_MEGABYTE = 1e6
 _LOOK_EVERY = 2.0  # seconds
 _TAIL = 4096  # bytes of a journal that hold its last line
 _LONGEST = 80  # characters of a value in a sentence
@@ -261,18 +269,15 @@ def _noted(folder: BenchFolder, cell: Cell) -> Iterator[None]:
 
     Nothing is written for a run that has not begun: it would not know its own folder.
     """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
+    texts: dict[str, None] = {}
+    try:
+        with progress.redirect_warnings(texts.setdefault):
             yield
-        finally:
-            file, known = folder.notes_file(cell), set(folder.notes(cell))
-            has_begun = folder.run_folder(cell).settings_file.exists()
-            for warning in caught if has_begun else ():
-                text = str(warning.message)
-                if issubclass(warning.category, FewlabelsWarning) and text not in known:
-                    known.add(text)
-                    files.append_entry(file, {"note": text})
+    finally:
+        known = folder.notes(cell)
+        if folder.run_folder(cell).settings_file.exists():
+            for text in [text for text in texts if text not in known]:
+                files.append_entry(folder.notes_file(cell), {"note": text})
 
 
 def verify(
@@ -338,3 +343,150 @@ def _changes(then: RunFolder, again: RunFolder) -> Iterator[str]:
         yield f"{change[0].upper()}{change[1:]}."
     if not are_same_data(before["data"], now["data"]):
         yield "The data are not those that the run was done on."
+
+
+# --------------------------------------------------------------------------------- cost
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentCost:
+    """Runs, trainings, time and disk of an experiment, and what of it is left."""
+
+    num_cells: int
+    """Runs of the comparison, with those that others begin like and retrainings."""
+    num_finished: int
+    num_trainings: int
+    num_trainings_left: int
+    num_other: int
+    """Trainings that only another reading of the paper needs, of all."""
+    steps: int | None
+    """Optimizer steps of one training; None for a trainer that has none."""
+    seconds_per_step: float
+    """Of one worker; of a whole training where it has no steps."""
+    source: str
+    """Where that figure comes from."""
+    num_workers: int
+    disk: float
+    """Bytes that what is left will take."""
+
+    @property
+    def seconds_per_training(self) -> float:
+        """Seconds of one worker for one training."""
+        return self.seconds_per_step * (self.steps or 1)
+
+    @property
+    def hours(self) -> float:
+        """Hours that what is left will take, all workers busy."""
+        busy = min(self.num_workers, max(1, self.num_cells - self.num_finished))
+        return self.num_trainings_left * self.seconds_per_training / busy / _HOUR
+
+
+def estimate(
+    experiment: Experiment,
+    folder: BenchFolder,
+    *,
+    num_workers: int,
+    seconds_per_step: float | None = None,
+) -> ExperimentCost:
+    """Return what an experiment will cost.
+
+    Args:
+        experiment: What to do.
+        folder: Where; what is finished there costs nothing, and tells how long the rest
+            will take.
+        num_workers: How many runs are done at a time.
+        seconds_per_step: What was measured on this machine; by default what finished
+            runs took, or what the experiment says.
+
+    Returns:
+        The cost.
+    """
+    planned, steps = plan(experiment), steps_of(experiment.conditions[0].settings)
+    missing, source = folder.missing(planned.all), "measured now"
+    left = sum(
+        cell.num_trainings - cell.num_trained(len(folder.lines(cell)))
+        for cell in missing
+    )
+    if seconds_per_step is None:
+        taken = [  # by rounds after the first, which may not have been trained
+            sum(v for k, v in entry.items() if k.endswith("_seconds"))
+            for cell in planned.cells
+            for entry in folder.timings(cell)[1:]
+        ]
+        source = (
+            "measured in runs that are finished" if taken else "expected on one core"
+        )
+        seconds_per_step = experiment.footprint.seconds_per_step
+        if taken:
+            seconds_per_step = fmean(taken) / (steps or 1)
+    trainings = num_trainings([experiment])
+    return ExperimentCost(
+        num_cells=len(planned.all),
+        num_finished=len(planned.all) - len(missing),
+        num_trainings=trainings,
+        num_trainings_left=left,
+        num_other=trainings - num_trainings([experiment], other_readings=False),
+        steps=steps,
+        seconds_per_step=seconds_per_step,
+        source=source,
+        num_workers=num_workers,
+        disk=left * experiment.footprint.megabytes * _MEGABYTE,
+    )
+
+
+def num_trainings(
+    experiments: Iterable[Experiment], *, other_readings: bool = True
+) -> int:
+    """Return how many networks some experiments train together.
+
+    Args:
+        experiments: What to do; runs that several of them need count once.
+        other_readings: Whether second readings of the paper count.
+
+    Returns:
+        The number.
+    """
+    numbers: dict[str, int] = {}
+    for experiment in experiments:
+        kept = [
+            c for c in experiment.conditions if other_readings or not c.is_other_reading
+        ]
+        planned = plan(experiment.model_copy(update={"conditions": tuple(kept)}))
+        numbers |= {cell.address: cell.num_trainings for cell in planned.all}
+    return sum(numbers.values())
+
+
+def free_space(path: Path) -> float:
+    """Return the free bytes of the disk on which a folder is, or will be."""
+    folders = (path.resolve(), *path.resolve().parents)
+    return float(shutil.disk_usage(next(f for f in folders if f.exists())).free)
+
+
+def measure(experiment: Experiment, num_steps: int) -> float:
+    """Train a few steps, as the last round of the experiment's first run would.
+
+    Args:
+        experiment: What to measure; its data are loaded.
+        num_steps: How many steps.
+
+    Returns:
+        Seconds per step on this machine.
+
+    Raises:
+        UsageError: If the trainer has no steps, or none are asked for.
+    """
+    settings = experiment.conditions[0].settings
+    if steps_of(settings) is None or num_steps < 1:
+        raise UsageError(
+            f"{num_steps} steps of '{settings.trainer.name}' cannot be measured; give "
+            "at least one step, and a trainer that trains in steps."
+        )
+    options = {**settings.trainer.options, "steps": num_steps}
+    few = training.resolve(settings.trainer.name, options)
+    torch.set_num_threads(settings.threads)  # as a worker does
+    pool = pool_of(settings)
+    answers = starting_answers(pool, settings.budget, settings.seed, trainer=few)
+    known = hidden(pool, settings.budget).with_answers(answers)
+    began = time.perf_counter()
+    few.fit(known, stream(settings.seed, "train", 0))
+    return (time.perf_counter() - began) / num_steps

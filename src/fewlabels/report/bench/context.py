@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fewlabels.errors import count
 from fewlabels.experiments.acquisition import query_size
 from fewlabels.experiments.bench.experiment import Experiment
-from fewlabels.experiments.bench.results import ConditionResults, Results
+from fewlabels.experiments.bench.folder import ConditionResults, Results
 from fewlabels.report.facts import data_name
 from fewlabels.report.figures import hues
 from fewlabels.report.wording import file_word

@@ -8,8 +8,12 @@ from statistics import median
 from typing import Any
 
 from fewlabels.errors import UnknownNameError, count
-from fewlabels.experiments.bench.folder import BenchFolder, outdated
-from fewlabels.experiments.bench.results import Results, read_results
+from fewlabels.experiments.bench.folder import (
+    BenchFolder,
+    Results,
+    outdated,
+    read_results,
+)
 from fewlabels.experiments.evaluation import retraining_noise
 from fewlabels.files import wrap_os_errors
 from fewlabels.report.bench.context import OTHER_SCALE, Context, context_of

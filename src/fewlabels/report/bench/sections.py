@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from fewlabels.errors import count
 from fewlabels.experiments.bench.experiment import Condition
+from fewlabels.experiments.bench.folder import CellResult
 from fewlabels.experiments.bench.published import TABLE_3_ZERO_SHOT, PublishedCell
-from fewlabels.experiments.bench.results import CellResult
 from fewlabels.experiments.evaluation import (
     PairedTest,
     Saving,

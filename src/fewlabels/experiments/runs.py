@@ -1,10 +1,16 @@
-"""The folder of a run: its files, who may write them, what a resume must agree on."""
+"""A run in a folder: its files, who may write them, how it begins and resumes."""
 
+import hashlib
 import json
+import platform
+import time
+import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -19,26 +25,44 @@ from pydantic import (
 )
 from torch import Tensor
 
-from fewlabels import files
+from fewlabels import files, strategies, training
+from fewlabels.data.contents import row_digest
 from fewlabels.errors import (
+    DataChangedWarning,
+    DataError,
     ForeignFolderError,
     RunError,
     RunInUseError,
     SettingsChangedError,
 )
-from fewlabels.experiments.acquisition import EVALUATIONS_FILE, round_folder
+from fewlabels.experiments.acquisition import (
+    EVALUATIONS_FILE,
+    TableOracle,
+    check_plan,
+    hidden,
+    round_folder,
+    rounds,
+    starting_answers,
+    without,
+)
 from fewlabels.experiments.listeners import JsonLines, TensorBoard
-from fewlabels.experiments.settings import Identities, RunSettings, identity_changes
+from fewlabels.experiments.settings import FrozenModel, RunSettings, identity_changes
 from fewlabels.names import Identity
 from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round
 from fewlabels.progress import reporting
+from fewlabels.protocols import Strategy, Trainer
 
 SCHEMA = 3
 """Version of the files of a run; the first field of every line."""
 
 _KIND = "fewlabels run"
+_ROWS_HASH = "rows_hash"
+_STATUS = Path("/proc/self/status")
+_RESET = Path("/proc/self/clear_refs")
+_PEAK_ONLY = "5"  # forgets the peak and nothing else (man 5 proc)
 _LOCK = ".fewlabels-lock"
 _MOST_BYTES = 2**30
+_COPIED = ("step", "num_labeled", "class_counts", "accuracy", "median_accuracy")
 
 Whole = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 """A number that every library can hold."""
@@ -54,10 +78,8 @@ def _checked_share(value: float) -> float:
 _Share = Annotated[float, AfterValidator(_checked_share)]
 
 
-class RoundLine(BaseModel):
+class RoundLine(FrozenModel):
     """What is kept of a round. Labels are tied to ids; indices are for convenience."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: int = SCHEMA
     step: Whole
@@ -88,25 +110,18 @@ class RoundLine(BaseModel):
     @classmethod
     def of(cls, finished: Round, pool: Pool) -> Self:
         """Return the line of a round."""
-        indices, answers = finished.query.indices.tolist(), finished.answers
-        given = dict(
-            zip(answers.indices.tolist(), answers.labels.tolist(), strict=True)
-        )
-        given |= dict.fromkeys(answers.skipped.tolist(), UNKNOWN)
-        record = dict(finished.query.record)
+        query, answers = finished.query, finished.answers
+        given = dict.fromkeys(answers.skipped.tolist(), UNKNOWN)
+        given |= zip(answers.indices.tolist(), answers.labels.tolist(), strict=True)
+        indices, record = query.indices.tolist(), dict(query.record)
+        fields: dict[str, Any] = {name: getattr(finished, name) for name in _COPIED}
+        fields |= {name: record.get(name) for name in ("kernel", "ceiling", "tie")}
         return cls(
-            step=finished.step,
-            num_labeled=finished.num_labeled,
-            accuracy=finished.accuracy,
-            median_accuracy=finished.median_accuracy,
+            **fields,
             ids=tuple(pool.ids[index] for index in indices),
             indices=tuple(indices),
             labels=tuple(given.get(index) for index in indices),
-            class_counts=finished.class_counts,
-            kernel=record.get("kernel"),
-            value=finished.query.value,
-            ceiling=record.get("ceiling"),
-            tie=record.get("tie"),
+            value=query.value,
             record=record,
         )
 
@@ -124,11 +139,7 @@ class RoundLine(BaseModel):
         given = {i: items[i] for i in items if items[i] not in {None, UNKNOWN}}
         skipped = _numbers(i for i in items if items[i] == UNKNOWN)
         return Round(
-            step=self.step,
-            num_labeled=self.num_labeled,
-            class_counts=self.class_counts,
-            accuracy=self.accuracy,
-            median_accuracy=self.median_accuracy,
+            **{name: getattr(self, name) for name in _COPIED},
             query=Query(_numbers(items), self.value, self.record),
             answers=Answers(_numbers(given), _numbers(given.values()), skipped),
         )
@@ -262,13 +273,9 @@ class RunFolder:
         than those in the folder raise :class:`SettingsChangedError`.
         """
         if not self.settings_file.exists():
-            identities = settings.made.items()
-            content = {
-                "kind": _KIND,
-                "schema_version": SCHEMA,
-                "settings": settings.bare.model_dump(mode="json"),
-                "made": {part: identity.model_dump() for part, identity in identities},
-            }
+            made = {part: value.model_dump() for part, value in settings.made.items()}
+            content = {"kind": _KIND, "schema_version": SCHEMA}
+            content |= {"settings": settings.bare.model_dump(mode="json"), "made": made}
             _write(self.settings_file, content | dict(facts))
         elif changed := self.changes(settings):
             raise SettingsChangedError(
@@ -300,23 +307,17 @@ class RunFolder:
         """Return the settings that the run began with."""
         return self._described()[1].settings
 
-    def made(self) -> Identities:
+    def made(self) -> Mapping[str, Identity]:
         """Return the identities of strategy and trainer that the run began with."""
         return self._described()[1].made
 
     def _described(self) -> tuple[dict[str, Any], RunDescription]:
         with _readable(self.settings_file):
-            content = files.parse_json(
-                files.verify_checksum(
-                    files.read_regular(self.settings_file, _MOST_BYTES)
-                )
-            )
+            content = _read(self.settings_file)
         try:
             return content, RunDescription.model_validate(content)
         except ValidationError as error:
-            msg = (
-                f"'{self.settings_file}' does not describe a run; give another folder."
-            )
+            msg = f"'{self.settings_file}' does not describe a run; give another one."
             raise ForeignFolderError(msg) from error
 
     def start(self) -> dict[str, int] | None:
@@ -369,16 +370,13 @@ class RunFolder:
         """Add a finished round; its timing first, so that no round is without one."""
         timings = [entry for entry in self.timings() if entry["step"] < line.step]
         timings.append({"schema_version": SCHEMA, "step": line.step} | dict(timing))
-        entries = [files.add_checksum(json.dumps(timing)) for timing in timings]
-        files.replace_text(
-            self.timings_file, "".join(f"{entry}\n" for entry in entries)
-        )
+        entries = [f"{files.add_checksum(json.dumps(entry))}\n" for entry in timings]
+        files.replace_text(self.timings_file, "".join(entries))
         before = ""
         if self.rounds_file.exists():
             before = self.rounds_file.read_bytes().decode().rstrip("\n") + "\n"
-        files.replace_text(
-            self.rounds_file, f"{before}{files.add_checksum(line.to_json())}\n"
-        )
+        text = f"{before}{files.add_checksum(line.to_json())}\n"
+        files.replace_text(self.rounds_file, text)
 
 
 def _read(file: Path) -> Any:
@@ -411,3 +409,205 @@ def _readable(file: Path) -> Iterator[None]:
 def _write(file: Path, content: Mapping[str, Any]) -> None:
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     files.replace_text(file, files.add_checksum(text))
+
+
+# ---------------------------------------------------------------- doing and resuming it
+
+
+def execute(
+    settings: RunSettings, path: Path, pool: Pool, *, beginning: Path | None = None
+) -> Iterator[Round]:
+    """Do a run in a folder, or go on where it was interrupted.
+
+    Args:
+        settings: What to do.
+        path: The folder of the run.
+        pool: What ``settings.data`` stands for, with its labels.
+        beginning: The folder of a run that begins alike: same data, trainer, start and
+            seeds. Its starting set and first training are copied and not made again;
+            the outcome is the same.
+
+    Yields:
+        Every round, those of earlier sittings first.
+
+    Raises:
+        SettingsChangedError: If strategy or trainer are not what was planned.
+    """
+    strategy, trainer = check_choices(settings)
+    chosen = settings.strategy.with_identity(strategy)
+    learner = settings.trainer.with_identity(trainer)
+    resolved = settings.model_copy(update={"strategy": chosen, "trainer": learner})
+    if changed := identity_changes(settings.made, resolved.made):
+        raise SettingsChangedError(
+            f"The run was planned with other code or options: {'; '.join(changed)}. "
+            "Plan it again, and make sure that every machine has the same code."
+        )
+    check_plan(pool, start=settings.start, query=settings.query, budget=settings.budget)
+    trainer.check(pool)  # before anything is written down
+    folder, seeds = RunFolder(path), settings.all_seeds
+    positions = {name: index for index, name in enumerate(pool.ids)}
+    with folder.owned():
+        facts = _data_facts(pool)
+        folder.begin(resolved, {"data": facts, **environment()})
+        _check_same_data(folder, facts)
+        if beginning is not None and folder.start() is None:
+            folder.begin_like(RunFolder(beginning))
+        lines, written = folder.lines(), folder.start()
+        if written is None:
+            start, number = settings.start, settings.initial_models
+            answers = starting_answers(
+                pool, start, seeds, trainer=trainer, num_models=number, workspace=path
+            )
+            pairs = zip(answers.indices.tolist(), answers.labels.tolist(), strict=True)
+            written = {pool.ids[index]: label for index, label in pairs}
+            folder.write_start(written)
+        given, known = answers_of(written, positions), hidden(pool, settings.budget)
+        is_withheld = settings.zero_shot and not lines
+        if not is_withheld:
+            known = known.with_answers(given)
+        history = [line.to_round(positions) for line in lines]
+        for finished in history:
+            known = known.with_answers(finished.answers)
+            yield finished
+        if has_ended(lines):
+            return
+        watch = Stopwatch()
+        for finished in rounds(
+            known,
+            trainer=trainer,
+            strategy=strategy,
+            oracle=TableOracle(pool.labels),
+            query=settings.query,
+            budget=settings.budget,
+            seed=seeds,
+            test=pool.test,
+            history=history,
+            withheld=given if is_withheld else None,
+            workspace=path,
+            timer=watch.running,
+        ):
+            folder.append(RoundLine.of(finished, pool), watch.reading())
+            yield finished
+
+
+def check_choices(settings: RunSettings) -> tuple[Strategy, Trainer]:
+    """Return strategy and trainer, or raise; quick, so ask before data are loaded."""
+    return (
+        strategies.resolve(settings.strategy.name, settings.strategy.options),
+        training.resolve(settings.trainer.name, settings.trainer.options),
+    )
+
+
+def environment() -> dict[str, Any]:
+    """Return versions and platform of this process, as JSON can hold them."""
+    versions = {name: version(name) for name in ("fewlabels", "torch", "numpy")}
+    versions = {"python": platform.python_version(), **versions}
+    return {"versions": versions, "platform": platform.platform()}
+
+
+def replayed(
+    folder: RunFolder, pool: Pool, settings: RunSettings
+) -> Iterator[tuple[RoundLine, Pool]]:
+    """Yield each finished round of a run, and the pool that it was trained on."""
+    positions = {name: index for index, name in enumerate(pool.ids)}
+    start = answers_of(folder.start() or {}, positions)
+    known = hidden(pool, settings.budget)
+    known = without(known, start) if settings.zero_shot else known.with_answers(start)
+    for line in folder.lines():
+        yield line, known
+        known = known.with_answers(line.to_round(positions).answers)
+        known = known.with_answers(start)
+
+
+def are_same_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Return whether two descriptions are of the same data."""
+    return all(before.get(name) == now[name] for name in now)
+
+
+def _data_facts(pool: Pool) -> dict[str, Any]:
+    """Return sizes, classes and hashes of the data, as ``run.json`` holds them."""
+
+    def digest(content: bytes) -> str:
+        return hashlib.sha256(content).hexdigest()
+
+    test, ids = pool.test, "\n".join(pool.ids).encode()
+    test_hash, images = "", [pool.images]
+    if test is not None:
+        test_ids = "\n".join(test.ids).encode()
+        test_hash = digest(test.labels.numpy().tobytes() + test_ids)
+        images.append(test.images)
+    rows = row_digest(*images)
+    return {
+        "num_items": len(pool),
+        "num_test": 0 if test is None else len(test),
+        "classes": list(pool.classes),
+        "shape": list(pool.images.shape),
+        "hash": digest(ids),
+        "labels_hash": digest(pool.labels.numpy().tobytes()),
+        "test_hash": test_hash,
+        **({_ROWS_HASH: rows} if rows else {}),
+    }
+
+
+def _check_same_data(folder: RunFolder, now: Mapping[str, Any]) -> None:
+    """Warn where items came or went; refuse where labels would change their meaning.
+
+    Labels are kept by id, so items may come and go. Class numbers are positions in the
+    list of classes, so that list may not change.
+    """
+    before = folder.description()["data"]
+    if before["classes"] != now["classes"]:
+        raise DataError(
+            f"The run in '{folder.path}' began with the classes {before['classes']}; "
+            f"the data now have {now['classes']}. Restore them, or give another folder."
+        )
+    if not are_same_data(before, now):
+        has_other_rows = before.get(_ROWS_HASH) != now.get(_ROWS_HASH)
+        rows = "; their rows hold other numbers" if has_other_rows else ""
+        msg = (
+            f"The data changed since the run in '{folder.path}' began: "
+            f"{before['num_items']} items and {before['num_test']} to measure on then, "
+            f"{now['num_items']} and {now['num_test']} now{rows}. Labels stay with "
+            "their files and contents; later rounds use the data of now."
+        )
+        warnings.warn(msg, DataChangedWarning, stacklevel=2)
+
+
+@dataclass
+class Stopwatch:
+    """Seconds spent per kind of work since the last reading, and memory of queries.
+
+    Work inside other work counts once, as what it is itself.
+    """
+
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    megabytes: dict[str, float] = field(default_factory=dict)
+    """The most that the process held during queries, where Linux reports it."""
+
+    @contextmanager
+    def running(self, work: str) -> Iterator[None]:
+        """Count the time of the block as time of ``work``."""
+        is_measured = work == "query"
+        try:
+            if is_measured:
+                _RESET.write_text(_PEAK_ONLY, "ascii")
+        except OSError:
+            is_measured = False
+        begin, counted = time.perf_counter(), sum(self.seconds.values())
+        try:
+            yield
+        finally:
+            inside = sum(self.seconds.values()) - counted
+            self.seconds[work] += time.perf_counter() - begin - inside
+        for line in _STATUS.read_text("ascii").splitlines() if is_measured else ():
+            if line.startswith("VmHWM:"):
+                kilobytes = int(line.split()[1])
+                self.megabytes[work] = round(kilobytes * 1024 / 1e6, 1)
+
+    def reading(self) -> dict[str, Any]:
+        """Return seconds, megabytes and the time of day, and start over."""
+        spent = {f"{work}_seconds": round(s, 3) for work, s in self.seconds.items()}
+        spent |= {f"{work}_peak_mb": peak for work, peak in self.megabytes.items()}
+        self.seconds.clear()
+        self.megabytes.clear()
+        return spent | {"finished": datetime.now(UTC).isoformat(timespec="seconds")}
