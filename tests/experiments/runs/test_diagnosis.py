@@ -38,10 +38,10 @@ def random(tmp_path_factory, pool):
 def untrained(monkeypatch):
     """Fail where anything is trained."""
 
-    def refuse(*_):
+    def refuse(*_, **__):
         raise AssertionError("something was trained")
 
-    monkeypatch.setattr(loop, "run", refuse)
+    monkeypatch.setattr(loop.Stepper, "advance", refuse)
 
 
 def outputs_of(folder, pool, step):
