@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 
 from fewlabels.data.augment import OPERATIONS, RandAugment
 from fewlabels.data.augment.operations import MOTIONS
-from fewlabels.data.augment.randaugment import DrawnOperations, apply_draws
+from fewlabels.data.augment.views import DrawnOperations, apply_draws
 from fewlabels.errors import Count, Share, UsageError
 from fewlabels.pool import Pool
 from fewlabels.training.fixmatch import FixMatch, Outputs

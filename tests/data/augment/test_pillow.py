@@ -21,8 +21,12 @@ from tests.data.augment.pillow import (
 )
 
 from fewlabels.data.augment import OPERATIONS, RandAugment, preset, strong
-from fewlabels.data.augment.randaugment import DrawnOperations, apply_draws, draw
-from fewlabels.data.augment.smooth import shift_and_flip
+from fewlabels.data.augment.views import (
+    DrawnOperations,
+    apply_draws,
+    draw,
+    shift_and_flip,
+)
 from fewlabels.rng import stream
 
 OFFICIAL_LEVELS = tuple(range(1, 10))

@@ -18,7 +18,7 @@ from tests.data.augment.pillow import (
 )
 
 from fewlabels.data.augment import OPERATIONS, RandAugment, preset, strong
-from fewlabels.data.augment.randaugment import draw
+from fewlabels.data.augment.views import draw
 from fewlabels.errors import UsageError
 from fewlabels.rng import stream
 

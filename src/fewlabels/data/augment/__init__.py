@@ -6,7 +6,6 @@ the same type; sizes are shares of the side, so that 8x8 and 32x32 images are ch
 alike.
 """
 
-from fewlabels.data.augment.randaugment import num_draws, strong, view
 from fewlabels.data.augment.settings import (
     OPERATIONS,
     RandAugment,
@@ -16,7 +15,7 @@ from fewlabels.data.augment.settings import (
     preset,
     preset_names,
 )
-from fewlabels.data.augment.smooth import weak
+from fewlabels.data.augment.views import num_draws, strong, view, weak
 
 __all__ = [
     "OPERATIONS",

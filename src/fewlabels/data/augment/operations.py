@@ -17,16 +17,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewlabels.data.augment.settings import Ranges
+from fewlabels.data.augment.settings import OPERATIONS, Ranges
 
-_PLACES = {
+_MAP_ENTRIES = {
     "shear-x": (0, 1),
     "shear-y": (1, 0),
     "translate-x": (0, 2),
     "translate-y": (1, 2),
 }
 """Where a shear or a translation differs from the map that moves nothing."""
-MOTIONS = ("rotate", *_PLACES)
+MOTIONS = ("rotate", *_MAP_ENTRIES)
 """Operations that move pixels. They go either way: a sign says which."""
 
 _MOST = 10
@@ -100,7 +100,7 @@ def affine_maps(operation: str, taken: Tensor, height: int, width: int) -> Tenso
         middle = torch.tensor([width / 2, height / 2], dtype=maps.dtype)
         maps[:, :, 2] = middle - maps[:, :, :2] @ middle
     else:
-        maps[:, *_PLACES[operation]] = taken
+        maps[:, *_MAP_ENTRIES[operation]] = taken
     return maps
 
 
@@ -195,11 +195,6 @@ TABLES = {
 """Operations that give tables, uint8, (m, c, 256) or, alike for all, (m, 1, 256)."""
 
 
-def look_up(images: Tensor, tables: Tensor) -> Tensor:
-    """Return the entries that the values of images stand for; tables: (m, c, 256)."""
-    return tables.gather(2, images.flatten(2).long()).view_as(images)
-
-
 def color(images: Tensor, factor: Tensor) -> Tensor:
     """Move between the image's grey version (0), itself (1) and beyond."""
     return _blended(_grey(images), images.float(), factor[:, None, None, None])
@@ -219,6 +214,55 @@ def sharpness(images: Tensor, factor: Tensor) -> Tensor:
 
 BLENDS = {"color": color, "sharpness": sharpness}
 """Operations that give images."""
+
+_FORGETFUL = ("autocontrast", "equalize", "solarize", "posterize")
+"""The official code drops transparency before these: what is empty becomes black."""
+_ORDER = ("identity", *TABLES, *MOTIONS, *BLENDS)
+"""Operations with tables, then motions, then others, each kind side by side."""
+_PLACE_OF = torch.tensor([_ORDER.index(name) for name in OPERATIONS])
+
+
+def apply_round(
+    canvas: Tensor, operations: Tensor, levels: Tensor, signs: Tensor, ranges: Ranges
+) -> Tensor:
+    """Return the canvas after one operation for each image.
+
+    The canvas is images as uint8 with one more channel, shape (n, c + 1, h, w): 255, or
+    0 where an image was moved away and the place is empty. So Pillow keeps
+    transparency. Operations are positions in ``OPERATIONS``, levels go from 0 to 10,
+    signs are 1 or -1: all of shape (n,).
+    """
+    places = _PLACE_OF[operations]
+    order = places.argsort(stable=True)
+    arranged, levels, signs = canvas[order], levels[order], signs[order]
+    _, num_channels, height, width = arranged[:, :-1].shape
+    counts = torch.bincount(places, minlength=len(_ORDER)).tolist()
+    tables, maps, end = [], [], 0
+    for name, count in zip(_ORDER, counts, strict=True):
+        part = slice(end, end + count)
+        end += count
+        if not count or name == "identity":
+            continue
+        colors = arranged[part, :-1]
+        taken = argument(name, ranges, levels[part], signs[part], (height, width))
+        if name in TABLES:
+            tables.append(TABLES[name](colors, taken).expand(-1, num_channels, -1))
+        elif name in MOTIONS:
+            maps.append(affine_maps(name, taken, height, width))
+        else:
+            arranged[part, :-1] = BLENDS[name](colors, taken)
+        if name in _FORGETFUL:
+            arranged[part, -1] = _WHITE
+    middle = counts[0] + sum(map(len, tables))  # of _ORDER: tables before, maps behind
+    if tables:
+        part = slice(counts[0], middle)
+        colors = arranged[part, :-1]
+        entries = torch.cat(tables).gather(2, colors.flatten(2).long())
+        arranged[part, :-1] = entries.view_as(colors)
+    if maps:
+        part = slice(middle, middle + sum(map(len, maps)))
+        arranged[part] = move_pixels(arranged[part], torch.cat(maps))
+    return arranged[order.argsort()]
 
 
 def _entries(dtype: torch.dtype) -> Tensor:

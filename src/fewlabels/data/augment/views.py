@@ -1,0 +1,301 @@
+"""Weak and strong views by their settings, and RandAugment as FixMatch uses it.
+
+All numbers are drawn first, in one call, a row for each image: what happens to an image
+depends on its place alone, never on the draws of others. RandAugment works on bytes. In
+each round images are sorted by their operations: six kinds of tables become one lookup,
+five kinds of motion one gathering of pixels. No step loops over images.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from fewlabels.data.augment.operations import apply_round
+from fewlabels.data.augment.settings import (
+    MID_GREY,
+    OPERATIONS,
+    RandAugment,
+    Strong,
+    StrongAugment,
+    WeakAugment,
+)
+
+_NUM_WEAK, _NUM_SMOOTH, _NUM_EACH, _NUM_CUTOUT = 3, 11, 4, 3
+"""Numbers drawn for an image: for a weak view (shift down, shift right, flip), a smooth
+strong view, an operation of RandAugment, and Cutout."""
+_WHITE, _BYTE_MIDDLE = 255, 127.5
+_IDENTITY = OPERATIONS.index("identity")
+
+
+def weak(images: Tensor, generator: Generator, settings: WeakAugment) -> Tensor:
+    """Return each image flipped at random and shifted by whole pixels.
+
+    Args:
+        images: uint8 or floats, shape (n, c, h, w).
+        generator: The only source of randomness.
+        settings: How far to go.
+
+    Returns:
+        New images of the same shape and type.
+    """
+    size = (_NUM_WEAK, len(images))
+    draws = torch.rand(size, generator=generator, dtype=torch.float32)
+    return shift_and_flip(images, draws, shift=settings.shift, flip=settings.flip)
+
+
+def strong(images: Tensor, generator: Generator, settings: Strong) -> Tensor:
+    """Return each image changed a lot, each in its own way.
+
+    Args:
+        images: uint8, or floats in [-1, 1], shape (n, c, h, w). :class:`RandAugment`
+            rounds floats to the 256 levels that bytes stand for.
+        generator: The only source of randomness.
+        settings: How to change them; see :func:`fewlabels.data.augment.preset`.
+
+    Returns:
+        New images of the same shape and type.
+    """
+    if not len(images):
+        return images.clone()
+    is_bytes = images.dtype == torch.uint8
+    if isinstance(settings, StrongAugment):
+        dtype = torch.float32 if is_bytes else images.dtype
+        size = (_NUM_SMOOTH, len(images))
+        draws = torch.rand(size, generator=generator, dtype=dtype)
+        return smooth_view(images, draws, settings)
+    operations = draw(len(images), generator, settings)
+    if is_bytes:
+        return apply_draws(images, operations, settings)
+    rounded = ((images.float() + 1) * _BYTE_MIDDLE).round_().clamp_(0, _WHITE)
+    views = apply_draws(rounded.to(torch.uint8), operations, settings)
+    return views.to(images.dtype).div_(_BYTE_MIDDLE).sub_(1)
+
+
+def num_draws(settings: WeakAugment | Strong) -> int:
+    """Return how many uniform numbers a view of one image needs (D)."""
+    if isinstance(settings, WeakAugment):
+        return _NUM_WEAK
+    if isinstance(settings, StrongAugment):
+        return _NUM_SMOOTH
+    return _NUM_WEAK + settings.num_operations * _NUM_EACH + _NUM_CUTOUT
+
+
+def view(images: Tensor, draws: Tensor, settings: WeakAugment | Strong) -> Tensor:
+    """Return the weak or strong views that uniform numbers stand for.
+
+    Args:
+        images: uint8, shape (n, c, h, w).
+        draws: From 0 to below 1, float64, shape (n, D); see :func:`num_draws`.
+        settings: How to change images; they say whether views are weak or strong.
+
+    Returns:
+        New images of the same shape.
+    """
+    if isinstance(settings, WeakAugment):
+        return shift_and_flip(images, draws.T, shift=settings.shift, flip=settings.flip)
+    if isinstance(settings, StrongAugment):
+        return smooth_view(images, draws.T.float(), settings)
+    return apply_draws(images, read_draws(draws, settings), settings)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnOperations:
+    """What n images get, in k rounds."""
+
+    weak: Tensor
+    """Shift down, shift right, flip: uniform numbers, shape (3, n)."""
+    operations: Tensor
+    """Positions in ``OPERATIONS``; identity where nothing is done. Shape (k, n)."""
+    levels: Tensor
+    """Strengths, 0 to 10, float64, shape (k, n)."""
+    signs: Tensor
+    """1 or -1, float64, shape (k, n)."""
+    centers: Tensor
+    """Where Cutout's square is: uniform numbers, shape (2, n)."""
+    sides: Tensor
+    """Side of the square, as a share of the image's side, shape (n,)."""
+
+
+def draw(
+    num_images: int, generator: Generator, settings: RandAugment
+) -> DrawnOperations:
+    """Return all that a minibatch of so many images draws."""
+    width = num_draws(settings)
+    uniform = torch.rand(num_images, width, generator=generator, dtype=torch.float64)
+    return read_draws(uniform, settings)
+
+
+def read_draws(uniform: Tensor, settings: RandAugment) -> DrawnOperations:
+    """Return what uniform numbers, float64, shape (n, :func:`num_draws`), stand for."""
+    num_images, num_rounds = len(uniform), settings.num_operations
+    weak, cutout = uniform.T[:_NUM_WEAK], uniform.T[-_NUM_CUTOUT:]
+    rounds = uniform.T[_NUM_WEAK:-_NUM_CUTOUT]
+    rounds = rounds.view(num_rounds, _NUM_EACH, num_images)
+    which, whether, how_much, sign = rounds.unbind(1)
+    codes = [OPERATIONS.index(name) for name in settings.operations]
+    pool = torch.tensor(codes, dtype=torch.int64)
+    operations = pool[(which * len(pool)).long()]
+    is_whole = settings.levels == "whole"
+    levels = (how_much * 9).floor() + 1 if is_whole else how_much * 10
+    sides = cutout[2] if settings.varies_cutout else torch.ones_like(cutout[2])
+    return DrawnOperations(
+        weak=weak,
+        operations=operations.masked_fill(whether >= settings.probability, _IDENTITY),
+        levels=levels,
+        signs=1 - 2 * (sign < 1 / 2).double(),
+        centers=cutout[:2],
+        sides=sides * settings.cutout,
+    )
+
+
+def apply_draws(
+    images: Tensor, draws: DrawnOperations, settings: RandAugment
+) -> Tensor:
+    """Return what the draws make of images, uint8, shape (n, c, h, w)."""
+    weak = shift_and_flip(images, draws.weak, shift=settings.shift, flip=settings.flip)
+    canvas = torch.cat([weak, torch.full_like(weak[:, :1], _WHITE)], dim=1)
+    rounds = zip(draws.operations, draws.levels, draws.signs, strict=True)
+    for operations, levels, signs in rounds:
+        canvas = apply_round(canvas, operations, levels, signs, settings.ranges)
+    views, is_full = canvas[:, :-1], canvas[:, -1:]
+    if settings.empty == "grey":
+        views = _either(is_full, views, torch.tensor(MID_GREY, dtype=torch.uint8))
+    num_channels, *sides = images.shape[1:]
+    is_covered = cutout_mask(
+        draws.centers, draws.sides, *sides, as_usb=settings.varies_cutout
+    )
+    fill = settings.cutout_fill
+    if not isinstance(fill, int) and len(fill) != num_channels:
+        fill = round(sum(fill) / len(fill))
+    values = [fill] * num_channels if isinstance(fill, int) else list(fill)
+    color = torch.tensor(values, dtype=torch.uint8)[:, None, None]
+    return _either(is_covered.to(torch.uint8) * _WHITE, color, views)
+
+
+def _either(mask: Tensor, chosen: Tensor, other: Tensor) -> Tensor:
+    """Return ``chosen`` where all bits of the mask are set, ``other`` where none is.
+
+    All are bytes. Ten times as fast as ``torch.where``.
+    """
+    return (chosen & mask) | (other & ~mask)
+
+
+def shift_and_flip(
+    images: Tensor, draws: Tensor, *, shift: float, flip: bool
+) -> Tensor:
+    """Return the weak views that uniform numbers stand for.
+
+    Args:
+        images: Any type, shape (n, c, h, w).
+        draws: From 0 to below 1, shape (3, n): shift down, shift right, flip.
+        shift: Largest shift, as a share of the side.
+        flip: Whether half of the images are mirrored.
+
+    Returns:
+        New images of the same shape and type.
+    """
+    height, width = images.shape[2:]
+    rows = _positions(height, draws[0], shift)
+    columns = _positions(width, draws[1], shift)
+    if flip:
+        columns = torch.where(draws[2, :, None] < 1 / 2, width - 1 - columns, columns)
+    pixels = (rows[:, :, None] * width + columns[:, None, :]).flatten(1)[:, None]
+    flat = images.flatten(2)
+    return flat.gather(2, pixels.expand_as(flat)).view_as(images)
+
+
+def _positions(size: int, draws: Tensor, share: float) -> Tensor:
+    """Return source positions along one axis, mirrored at the border: (n, size)."""
+    reach = min(round(share * size), size - 1)
+    offsets = (draws * (2 * reach + 1)).long().clamp_(max=2 * reach) - reach
+    positions = (torch.arange(size) + offsets[:, None]).abs_()
+    return size - 1 - (size - 1 - positions).abs_()
+
+
+def cutout_mask(
+    draws: Tensor, shares: Tensor, height: int, width: int, *, as_usb: bool = False
+) -> Tensor:
+    """Return which pixels a square covers (Cutout; DeVries and Taylor, 2017).
+
+    Args:
+        draws: Where its center is, from 0 to below 1 along both sides, shape (2, n).
+        shares: Its side, as a share of the image's side, shape (n,).
+        height: Height of the images.
+        width: Width of the images.
+        as_usb: As USB draws it: the center is drawn from 1, not 0, to the side (NumPy's
+            ``uniform(side)``), the top left corner is moved into the image, and Pillow
+            draws the last row and column too, so that it is a pixel longer than asked
+            for. Else it may hang over the border.
+
+    Returns:
+        bool, shape (n, 1, h, w).
+    """
+    rows, columns = (
+        _band(size, centers, shares, as_usb=as_usb)
+        for size, centers in zip((height, width), draws, strict=True)
+    )
+    return (rows[:, :, None] & columns[:, None, :])[:, None]
+
+
+def _band(size: int, draws: Tensor, shares: Tensor, *, as_usb: bool) -> Tensor:
+    """Return which positions of an axis lie in a band centered at random: (n, size)."""
+    positions = torch.arange(size)
+    if as_usb:
+        lengths = shares * size
+        centers = 1 + draws * (size - 1)
+        first = (centers - lengths / 2).clamp_(min=0).floor()[:, None]
+        last = (first + lengths[:, None]).floor()
+        return (positions >= first) & (positions <= last) & (lengths > 0)[:, None]
+    sides = (shares * size).round().long()
+    first = ((draws * size).long() - sides // 2)[:, None]
+    return (positions >= first) & (positions < first + sides[:, None])
+
+
+def smooth_view(images: Tensor, draws: Tensor, settings: StrongAugment) -> Tensor:
+    """Return each image moved, re-lit and partly covered; see :func:`.strong`.
+
+    Args:
+        images: uint8, or floats in [-1, 1], shape (n, c, h, w).
+        draws: Uniform numbers, floats of the precision to compute in, shape (11, n).
+        settings: How far to go.
+
+    Returns:
+        New images of the same shape and type.
+    """
+    is_bytes = images.dtype == torch.uint8
+    values = images.float() / _BYTE_MIDDLE - 1 if is_bytes else images
+    height, width = images.shape[2:]
+    signed = draws * 2 - 1
+    # Rotate, shear, scale and shift by one bilinear resampling.
+    angle = signed[0] * math.radians(settings.rotation)
+    shear_x, shear_y = signed[1] * settings.shear, signed[2] * settings.shear
+    zoom = 1 + signed[3] * settings.scale
+    mirror = 1 - 2 * (draws[6] < 1 / 2).to(values.dtype) if settings.flip else 1.0
+    cosine, sine = angle.cos() * zoom, angle.sin() * zoom
+    # R(angle) · [[1, shear_x], [shear_y, 1]] · diag(mirror, 1), from output to input,
+    # in coordinates that run from -1 to 1 along both sides.
+    matrix = torch.stack(
+        [
+            (cosine - sine * shear_y) * mirror,
+            (cosine * shear_x - sine) * (height / width),
+            (sine + cosine * shear_y) * mirror * (width / height),
+            sine * shear_x + cosine,
+        ]
+    ).view(2, 2, -1)
+    shifts = signed[4:6] * 2 * settings.shift
+    theta = torch.cat([matrix, shifts[:, None]], dim=1).permute(2, 0, 1)
+    grid = F.affine_grid(theta, list(values.shape), align_corners=False)
+    values = F.grid_sample(values, grid, padding_mode="border", align_corners=False)
+    # Change brightness and contrast, and stay in [-1, 1].
+    brightness = (signed[7] * settings.brightness)[:, None, None, None]
+    contrast = (1 + signed[8] * settings.contrast)[:, None, None, None]
+    mean = values.mean(dim=(1, 2, 3), keepdim=True)
+    values = ((values - mean) * contrast + (mean + brightness)).clamp_(-1, 1)
+    sides = torch.full((len(images),), settings.cutout, dtype=torch.float64)
+    values = values.masked_fill(cutout_mask(draws[9:], sides, height, width), 0)
+    if is_bytes:
+        return ((values + 1) * _BYTE_MIDDLE).round_().to(torch.uint8)
+    return values
