@@ -59,7 +59,7 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
         The model. It gets its number when it is finished: the project's own trainer
         may finish others meanwhile.
     """
-    snapshot = project.snapshot()
+    snapshot, records = project.snapshot(), project.records()
     pool = snapshot.pool(project.images(snapshot))
     num_classes = sum(count > 0 for count in pool.class_counts)
     if num_classes < models.NUM_TO_TELL_APART:
@@ -71,7 +71,6 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
     chosen = project.chosen_trainer() if other is None else other
     trainer = training.resolve(chosen.name, chosen.options)
     digest = _digest(pool, snapshot, trainer)
-    records = project.records()
     if records and records[-1].settings == digest:
         return Trained(records[-1], is_new=False)
     purpose = len(records) if other is None else chosen.name

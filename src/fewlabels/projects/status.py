@@ -111,6 +111,10 @@ def project_status(project: "Project") -> Status:
             settings.query,
             settings.seed,
         )
+    fall = fall_note(right)
+    if fall:
+        earlier = compared[-2].name
+        fall += f" The earlier model, {earlier}, is kept in the folder models."
     is_learned = latest is not None and latest.labels == snapshot.labels_digest
     can_train = sum(count > 0 for count in counts) >= NUM_TO_TELL_APART
     next_step = NextStep.EXPORT
@@ -144,7 +148,7 @@ def project_status(project: "Project") -> Status:
             [v for v in snapshot.verdicts if v.kind in LABELS and v.is_asked]
         ),
         notes=(
-            *_fall_notes(compared, right),
+            *filter(None, [fall]),
             *_audit_notes(project, snapshot),
             *_label_notes(snapshot, project.settings.noun),
             *(_share_notes(project, snapshot) if latest else ()),
@@ -172,13 +176,6 @@ def _compare(
         for each in shared
     ]
     return shared, right
-
-
-def _fall_notes(compared: Sequence[ModelRecord], right: Rights) -> Iterator[str]:
-    note = fall_note(right)
-    if note:
-        earlier = compared[-2].name
-        yield f"{note} The earlier model, {earlier}, is kept in the folder models."
 
 
 def _audit_notes(project: "Project", snapshot: Snapshot) -> Iterator[str]:

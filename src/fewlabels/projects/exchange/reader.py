@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -160,6 +159,13 @@ class ImageFinder:
 
     def __init__(self, items: Mapping[str, str], asked: Collection[str] | None) -> None:
         self._items, self._asked = items, asked
+        self._identifiers = frozenset(items.values())
+        self._composed: dict[str, str | None] = {}  # None: two names become the same
+        self._by_last_part: dict[str, list[str]] = defaultdict(list)
+        for name, identifier in items.items():
+            form = unicodedata.normalize("NFC", name)
+            self._composed[form] = None if form in self._composed else identifier
+            self._by_last_part[name.rpartition("/")[2]].append(name)
 
     def find(self, row: Row) -> str:
         """Return the id of the image that a row refers to.
@@ -200,26 +206,6 @@ class ImageFinder:
             if form in self._items:
                 return self._items[form]
         return self._composed.get(unicodedata.normalize("NFC", plain))
-
-    @cached_property
-    def _identifiers(self) -> frozenset[str]:
-        return frozenset(self._items.values())
-
-    @cached_property
-    def _composed(self) -> dict[str, str | None]:
-        """Ids by names with accents in one form; None where two become the same."""
-        composed: dict[str, str | None] = {}
-        for name, identifier in self._items.items():
-            form = unicodedata.normalize("NFC", name)
-            composed[form] = None if form in composed else identifier
-        return composed
-
-    @cached_property
-    def _by_last_part(self) -> dict[str, list[str]]:
-        names: dict[str, list[str]] = defaultdict(list)
-        for name in self._items:
-            names[PurePosixPath(name).name].append(name)
-        return names
 
 
 class ClassFinder:

@@ -85,22 +85,20 @@ def write_query(
         tasks = [_task(entry, last, image_address) for entry in entries]
         text = json.dumps(tasks, ensure_ascii=False, indent=1) + "\n"
     elif ending in {".jsonl", ".ndjson"}:
-        lines = (json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
-        text = "".join(lines)
+        text = ""
+        for entry in entries:
+            del entry["confidence"]
+            text += json.dumps(entry, ensure_ascii=False) + "\n"
     else:
         buffer = io.StringIO(newline="")
         table = csv.DictWriter(buffer, _COLUMNS, extrasaction="ignore")
         table.writeheader()
-        for item, entry in zip(ordered, entries, strict=True):
-            name, share = suggestion(item, classes) or ("", None)
-            cells = {
-                "file_name": guarded(item.path),
-                "suggestion": guarded(name),
-                "confidence": "" if share is None else f"{share:.4f}",
-                "model": guarded(item.model or ""),
-                "id": ID_MARK + item.id,
-            }
-            table.writerow(entry | cells)
+        for entry in entries:
+            for name in ("file_name", "suggestion", "model"):
+                entry[name] = guarded(entry[name] or "")
+            if entry["confidence"] is not None:
+                entry["confidence"] = f"{entry['confidence']:.4f}"
+            table.writerow(entry | {"id": ID_MARK + entry["id"]})
         text = buffer.getvalue()
         # Excel takes a file for UTF-8 by this mark only; other programs need none.
         text = text if text.isascii() else "\ufeff" + text
@@ -157,8 +155,8 @@ def suggestion(item: AskedItem, classes: Sequence[str]) -> tuple[str, float] | N
 
 
 def _entry(item: AskedItem, classes: Sequence[str]) -> dict[str, Any]:
-    """Return a line of JSON Lines for an image."""
-    best = suggestion(item, classes)
+    """Return what a file says about an image."""
+    best, confidence = suggestion(item, classes) or (None, None)
     shares = None
     if item.probabilities is not None:
         pairs = zip(classes, item.probabilities, strict=True)
@@ -169,7 +167,8 @@ def _entry(item: AskedItem, classes: Sequence[str]) -> dict[str, Any]:
         "label": None,
         "status": None,
         "annotator": None,
-        "suggestion": best[0] if best else None,
+        "suggestion": best,
+        "confidence": confidence,
         "probabilities": shares,
         "round": item.round,
         "model": item.model,

@@ -195,14 +195,17 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
     Raises:
         DataError: If a file is missing, damaged or not of this package.
     """
-    config, path = _read_config(folder), folder / _WEIGHTS
+    path = folder / _WEIGHTS
     try:
+        content = files.read_regular(folder / _CONFIG, _MAX_CONFIG)
+        config = _parse_config(folder / _CONFIG, content)
         with files.open_regular(path, _MAX_WEIGHTS) as file:
             digest = file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(
-            f"The weights {path} cannot be read ({error.strerror}). Put the file back "
-            f"beside its {_CONFIG}, or export the model again."
+            f"There is no exported model in {folder}: {Path(error.filename or path).name} "
+            f"cannot be read ({error.strerror}). Give the folder that holds {_CONFIG} "
+            f"and {_WEIGHTS}."
         ) from error
     if digest != config.weights_sha256:
         raise DataError(
@@ -235,15 +238,7 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
     return LoadedModel(classifier, config.classes, config.input_shape)
 
 
-def _read_config(folder: Path) -> ModelConfig:
-    path = folder / _CONFIG
-    try:
-        content = files.read_regular(path, _MAX_CONFIG)
-    except OSError as error:
-        raise DataError(
-            f"There is no exported model in {folder}: {_CONFIG} cannot be read "
-            f"({error.strerror}). Give the folder that holds {_CONFIG} and {_WEIGHTS}."
-        ) from error
+def _parse_config(path: Path, content: bytes) -> ModelConfig:
     try:
         return ModelConfig.model_validate_json(files.verify_checksum(content))
     except ValueError as error:
