@@ -1,13 +1,5 @@
 """Files that ask and files that answer: CSV, JSON Lines and Label Studio's JSON."""
 
-from fewlabels.projects.exchange.reader import Answer, Parsed, read_answers
-from fewlabels.projects.exchange.writer import AskedItem, config_path, write_query
+import lazy_loader
 
-__all__ = [
-    "Answer",
-    "AskedItem",
-    "Parsed",
-    "config_path",
-    "read_answers",
-    "write_query",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -202,10 +202,10 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
         with files.open_regular(path, _MAX_WEIGHTS) as file:
             digest = file_digest(file, "sha256").hexdigest()
     except OSError as error:
+        name = Path(error.filename or path).name
         raise DataError(
-            f"There is no exported model in {folder}: {Path(error.filename or path).name} "
-            f"cannot be read ({error.strerror}). Give the folder that holds {_CONFIG} "
-            f"and {_WEIGHTS}."
+            f"There is no exported model in {folder}: {name} cannot be read "
+            f"({error.strerror}). Give the folder that holds {_CONFIG} and {_WEIGHTS}."
         ) from error
     if digest != config.weights_sha256:
         raise DataError(
