@@ -133,7 +133,9 @@ def test_predictions_as_csv(tmp_path):
     ("classes", "rows", "kind", "message"),
     [
         (["a", "a"], (["x"], torch.ones(1, 2)), UsageError, "have 1 different names"),
-        (["a"], (["x"], torch.ones(1, 2)), ShapeError, "there are 1 classes"),
+        (["a"], (["x"], torch.ones(1, 2)), ShapeError, "1 classes"),
+        (["a", "b"], (["x", "y"], torch.ones(1, 2)), ShapeError, "with 2 files"),
+        (["a", "b"], (["x"] * 2, torch.ones(2, 2), ["a"]), ShapeError, "1 labels of"),
         (["a"], (["x"], torch.ones(1, 1), ["b"]), UnknownNameError, "called 'b'"),
     ],
 )
@@ -143,13 +145,6 @@ def test_refusals_leave_no_file(tmp_path, classes, rows, kind, message):
             tmp_path / "predictions.parquet", classes, [PredictionRows(*rows)]
         )
     assert list(tmp_path.iterdir()) == []
-
-
-def test_rows_that_do_not_belong_together():
-    with pytest.raises(ShapeError, match="2 file names"):
-        PredictionRows(["x", "y"], torch.ones(1, 2))
-    with pytest.raises(ShapeError, match="1 labels of people"):
-        PredictionRows(["x", "y"], torch.ones(2, 2), ["a"])
 
 
 def test_a_hundred_thousand_images_of_a_hundred_classes_are_streamed(tmp_path):

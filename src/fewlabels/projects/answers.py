@@ -221,8 +221,7 @@ def _check_stored(project: "Project", path: Path, snapshot: Snapshot) -> None:
         were = "that was" if num_missing == 1 else "that were"
         raise UsageError(
             f"'{path}' exists already, with {count(num_missing, 'answer')} {were} not "
-            "told, and was not touched. Tell it first, under the name of whoever "
-            "answered, or give another file."
+            "told, and was not touched. Tell it first, or give another file."
         )
     if not is_query(path):
         raise UsageError(

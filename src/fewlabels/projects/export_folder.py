@@ -90,23 +90,14 @@ def needs_training(project: "Project") -> bool:
         missing = f"{done[-1].name} has not learned from {what}"
     own = project.settings.trainer.name
     if len(set(snapshot.labels) - {None}) < NUM_TO_TELL_APART:
-        why = (
-            ", and training needs labels of at least two classes, besides those that "
-            "measure. Label more images, or export as it is."
-        )
+        why = ", and training needs labels of at least two classes. Label more images"
     elif done and done[-1].trainer != own:
-        why = (
-            f". It was trained by '{done[-1].trainer}'; train again, by that or by the "
-            f"project's own '{own}', or export as it is."
-        )
+        why = f". It was trained by '{done[-1].trainer}', not '{own}'. Train again"
     elif project.trainer().num_steps is not None:
-        why = (
-            f", and training by '{own}' takes longer than an export. Train first, or "
-            "export as it is."
-        )
+        why = f", and training by '{own}' takes longer than an export. Train first"
     else:
         return True
-    raise UnlearnedLabelsError(f"{missing}{why}")
+    raise UnlearnedLabelsError(f"{missing}{why}, or export as it is.")
 
 
 def export_project(
@@ -236,8 +227,7 @@ def check_replaceable(folder: Path) -> None:
             if known.get(name) != _sha256(folder / name):
                 raise UsageError(
                     f"'{folder}' holds '{name}', which no export wrote or which was "
-                    "changed since; nothing was touched. Move it away, or give another "
-                    "folder."
+                    "changed since. Move it away, or give another folder."
                 )
 
 

@@ -64,9 +64,8 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
     num_classes = sum(count > 0 for count in pool.class_counts)
     if num_classes < models.NUM_TO_TELL_APART:
         raise UsageError(
-            f"{len(pool.labeled)} labels of {num_classes} classes are available for "
-            f"training; the {len(snapshot.audited)} audit labels do not count. A "
-            "classifier needs labels of at least two classes: ask and tell some more."
+            f"{len(pool.labeled)} labels of {num_classes} classes are there to train "
+            f"on, besides the {len(snapshot.audited)} audit labels. Label two classes."
         )
     chosen = project.chosen_trainer() if other is None else other
     trainer = training.resolve(chosen.name, chosen.options)
@@ -77,7 +76,7 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
     name = _WORKSPACE if other is None else _OTHER_WORKSPACE
     workspace, started = project.models_folder / name, time.monotonic()
     with warnings.catch_warnings():
-        # Whether class shares fit is told by the notes of a status.
+        # The notes of a status say whether class shares fit.
         warnings.simplefilter("ignore", TargetWarning)
         classifier = trainer.fit(
             pool,

@@ -183,11 +183,9 @@ class ImageFinder:
             is_known = identifier in self._identifiers
             if item is not None:
                 raise FaultyRowError(
-                    f"the id is of another image than {shown}; perhaps one column was "
-                    "sorted without the others."
+                    f"the id is of another image than {shown}; was a column sorted?"
                     if is_known
-                    else f"{shown} is not the image that was asked about, or its id "
-                    "was altered: the id is of none that is known; ask again."
+                    else f"{shown} is not the image that was asked about; ask again."
                 )
             item = identifier if is_known else None  # known: the file was moved since
         if item is None:

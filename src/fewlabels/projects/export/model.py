@@ -154,8 +154,7 @@ def save_model(
     if not len(set(classes)) == len(classes) == classifier.num_classes:
         raise DataError(
             f"The model tells {classifier.num_classes} classes apart, and "
-            f"{len(classes)} names were given, {len(set(classes))} of them distinct; "
-            "give one per class."
+            f"{len(set(classes))} names were given; give a different one per class."
         )
     encoder = None
     if isinstance(network, FrozenClassifier):

@@ -70,16 +70,6 @@ class PredictionRows:
     human: Sequence[str | None] = ()
     """The class that a person gave, None where nobody did; empty: nobody, anywhere."""
 
-    def __post_init__(self) -> None:
-        """Check that the parts belong together."""
-        num_human = len(self.human or self.file_names)
-        if not len(self.file_names) == len(self.probabilities) == num_human:
-            raise ShapeError(
-                f"There are {len(self.file_names)} file names, probabilities of shape "
-                f"{tuple(self.probabilities.shape)} and {len(self.human)} labels of "
-                "people; give one row per file."
-            )
-
 
 def write_labels(path: Path, rows: Iterable[LabelRow]) -> None:
     """Write labels as CSV or Parquet, by the ending of the name.
@@ -133,13 +123,14 @@ def write_predictions(
 
 def _prediction_columns(rows: PredictionRows, classes: Sequence[str]) -> dict[str, Any]:
     probabilities_nC = rows.probabilities.detach().float().cpu()
-    if probabilities_nC.shape[1:] != (len(classes),):
+    human = rows.human or [None] * len(rows.file_names)
+    shape = len(rows.file_names), len(classes)
+    if probabilities_nC.shape != shape or len(human) != len(rows.file_names):
         raise ShapeError(
-            f"Probabilities have shape {tuple(probabilities_nC.shape)}, and there are "
-            f"{len(classes)} classes; give one column per class."
+            f"Probabilities have shape {tuple(probabilities_nC.shape)}, with "
+            f"{shape[0]} files, {shape[1]} classes and {len(human)} labels of people."
         )
     number_of = {name: number for number, name in enumerate(classes)}
-    human = rows.human or [None] * len(rows.file_names)
     label_n = probabilities_nC.argmax(dim=1)
     for row, name in enumerate(human):
         if name is not None:
