@@ -102,7 +102,12 @@ def import_labels(
     own = uuid or new_uuid()
     items = {item.id: item for item in project.store.items()}
     if content is None and path.is_dir():
-        entries = _folder_rows(project.images_folder, path, tuple(items.values()))
+        entries = list(_folder_rows(project.images_folder, path, [*items.values()]))
+        if not any(isinstance(row, Fault) or row.row["label"] for row in entries):
+            raise DataError(
+                f"No images in '{path}' are in a subfolder named after their class; "
+                "give a folder with a subfolder for each class."
+            )
     else:
         most = max(_MAX_ROWS, _MAX_ROWS_PER_IMAGE * len(items))
         entries = list(islice(file_rows(path, columns, content), most + 1))
@@ -189,55 +194,39 @@ def undo_import(store: Store, uuid: str | None) -> UndoneImport:
 
 def _folder_rows(
     images: Path, folder: Path, items: Sequence[Item]
-) -> list[SourceRow | Fault]:
-    """Return a row for each image of a folder, with the class it lies in."""
+) -> Iterator[SourceRow | Fault]:
+    """Yield a row for each image of a folder, with the class it lies in.
+
+    Images of a folder that is not the project's own are identified by content.
+    """
     inner = inside(folder, images)
-    is_whole = folder.resolve() == images.resolve()
-    if inner is not None or is_whole:
-        prefix = "" if is_whole else f"{inner}/"
+    if inner is not None or folder.resolve() == images.resolve():
+        prefix = "" if inner is None else f"{inner}/"
         paths = [item.path for item in items if item.path.startswith(prefix)]
         labels = folder_labels([path.removeprefix(prefix) for path in paths])
-        rows = [_folder_row(*pair) for pair in zip(paths, labels, strict=True)]
-    else:
-        rows = list(_other_folder_rows(folder, items))
-    if not any(isinstance(row, Fault) or row.row["label"] for row in rows):
-        raise DataError(
-            f"No images in '{folder}' are in a subfolder named after their class; "
-            "give a folder with a subfolder for each class."
-        )
-    return rows
-
-
-def _folder_row(path: str, label: str | None) -> SourceRow | Fault:
-    return SourceRow(0, {NAMES[0]: path, "label": label})
-
-
-def _other_folder_rows(
-    folder: Path, items: Iterable[Item]
-) -> Iterator[SourceRow | Fault]:
-    """Yield images of another folder by their content, with the class they lie in."""
+        for path, label in zip(paths, labels, strict=True):
+            yield SourceRow(0, {NAMES[0]: path, "label": label})
+        return
     from fewlabels.data.decode import MAX_BYTES, digest_of
 
-    path_of: dict[str, str] = {}
-    for item in items:
-        path_of.setdefault(item.digest, item.path)
+    path_of = {item.digest: item.path for item in reversed(items)}
     names, _ = image_names(folder)
     with track("Reading images", len(names)) as advance:
         for name, label in zip(names, folder_labels(names), strict=True):
             advance(1)
-            if label is None:
-                yield _folder_row(name, None)
-                continue
+            place: str | None = name
             try:
-                digest = digest_of(read_regular(folder / name, MAX_BYTES))
+                if label is not None:
+                    content = read_regular(folder / name, MAX_BYTES)
+                    place = path_of.get(digest_of(content))
             except OSError as error:
                 yield Fault(0, f"{quoted(name)} cannot be read: {error.strerror}.")
                 continue
-            if digest in path_of:
-                yield _folder_row(path_of[digest], label)
-            else:
+            if place is None:
                 missing = f"no image of this project has the content of {quoted(name)}"
                 yield Fault(0, f"{missing}; add the image to the project first.")
+            else:
+                yield SourceRow(0, {NAMES[0]: place, "label": label})
 
 
 def _match(
