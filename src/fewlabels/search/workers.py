@@ -64,15 +64,12 @@ def map_ranges(
         step = -(-len(ranges) // _MOST_PARTS)
         groups = [ranges[first : first + step] for first in range(0, len(ranges), step)]
         ranges = [range(group[0].start, group[-1].stop) for group in groups]
+    alone = partial(call_alone, function)
     if len(ranges) > 1 and executor is not None:
-        yield from zip(
-            ranges, executor.map(partial(call_alone, function), ranges), strict=True
-        )
+        yield from zip(ranges, executor.map(alone, ranges), strict=True)
     elif len(ranges) > 1 and num_threads > 1 and work >= _WORTH_SHARING:
         with ThreadPoolExecutor(num_threads) as team:
-            yield from zip(
-                ranges, team.map(partial(call_alone, function), ranges), strict=True
-            )
+            yield from zip(ranges, team.map(alone, ranges), strict=True)
     else:
         yield from ((part, function(part)) for part in ranges)
 
