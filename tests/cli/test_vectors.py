@@ -10,7 +10,7 @@ from PIL import Image
 from pyarrow import parquet
 
 from fewlabels.errors import FewlabelsError
-from fewlabels.models.bulk.embedding import write_shard
+from fewlabels.models.bulk import write_shard
 from fewlabels.projects import Project, predict
 
 CLASSES = ("cat", "dog", "owl")

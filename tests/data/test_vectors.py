@@ -17,7 +17,7 @@ from fewlabels.data.contents import row_contents, row_digest
 from fewlabels.data.text import natural_key
 from fewlabels.data.vectors import Vectors
 from fewlabels.errors import DataError, FewlabelsError
-from fewlabels.models.bulk.embedding import write_shard
+from fewlabels.models.bulk import write_shard
 from fewlabels.pool import ArrayImages, MappedRows
 
 ROWS = np.arange(12, dtype=np.float64).reshape(4, 3) / 7

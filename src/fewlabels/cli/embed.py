@@ -9,8 +9,7 @@ from fewlabels.cli import options
 from fewlabels.cli.terminal import Terminal, print_json
 from fewlabels.errors import count
 from fewlabels.jobs import LocalExecutor, RayExecutor
-from fewlabels.models.bulk import planned
-from fewlabels.models.bulk.embedding import SHARD_SIZE, UNREADABLE
+from fewlabels.models.bulk import SHARD_SIZE, UNREADABLE, planned
 from fewlabels.projects.training_plan import duration
 
 

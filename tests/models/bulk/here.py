@@ -6,8 +6,7 @@ import numpy as np
 from pyarrow import parquet
 from tests.data.pictures import save
 
-from fewlabels.models.bulk import planned
-from fewlabels.models.bulk.embedding import embed_portion
+from fewlabels.models.bulk import embed_portion, planned
 
 
 def pictures(folder, number):

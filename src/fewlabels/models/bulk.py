@@ -1,5 +1,11 @@
 """Embed all images of a source into a folder of Parquet shards.
 
+A source is a folder of images, a manifest, a Parquet table that holds images (or a
+folder of such tables), or a WebDataset: a tar file, or a folder of them. It is divided
+into portions, each of which becomes one Parquet file with the columns ``id`` and
+``embedding``. A portion is plain values that any process can read by itself, and which
+process or machine does so changes no bit.
+
 ``embed.json`` records what the folder was begun with. A shard appears whole or not at
 all, under the number of its portion, and its metadata identify that portion and the
 images that could not be read; so a shard that exists is done. ``unreadable.csv`` lists
@@ -11,16 +17,18 @@ Shapes: n images, F features.
 import csv
 import io
 import json
+import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from importlib import import_module
-from pathlib import Path
+from itertools import islice
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -28,8 +36,11 @@ import torch
 from numpy.typing import NDArray
 
 from fewlabels import files
-from fewlabels.data.decode import decode_once
-from fewlabels.data.text import left_out
+from fewlabels.data.decode import MAX_BYTES, decode_once
+from fewlabels.data.folder import image_names, is_image
+from fewlabels.data.manifest import MANIFESTS, file_names
+from fewlabels.data.parquet import find_images, image_rows
+from fewlabels.data.text import is_utf8, left_out, natural_key
 from fewlabels.errors import (
     DataError,
     RunInUseError,
@@ -41,13 +52,17 @@ from fewlabels.errors import (
 )
 from fewlabels.jobs import Executor, LocalExecutor, error_of, startable
 from fewlabels.models import encoders
-from fewlabels.models.bulk import sources
-from fewlabels.models.bulk.sources import Content, Listing, Portion
 from fewlabels.models.embedding import embedded
 from fewlabels.models.encoders import NORMAL, QUALITIES, Encoder
 from fewlabels.names import AllowCode, check_known
 from fewlabels.pool import ArrayImages
 from fewlabels.progress import track
+
+Portion = dict[str, Any]
+"""Some images of a source: ``kind``, ``path``, and which of them."""
+
+Content = Path | bytes | DataError
+"""An image file, its bytes, or why there is none."""
 
 SHARD_SIZE = 1024
 """Images of a shard, by default."""
@@ -63,6 +78,21 @@ _COLORS = 3
 _THREADS = 4  # waiting for a disk costs no core
 _FILES_IN_MEMORY = 64
 _WARM_UP, _SAMPLE = 32, 128  # images of a trial, untimed and timed
+_MAX_TAR_BYTES = 2**42
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All images of a source, in a fixed order."""
+
+    portions: tuple[Portion, ...]
+    left_out: tuple[UnreadableFile, ...]
+    """What looks like an image and cannot be one, by name and reason."""
+
+    @property
+    def num_images(self) -> int:
+        """Number of images that somebody will try to read."""
+        return sum(map(portion_size, self.portions))
 
 
 @dataclass(frozen=True)
@@ -153,7 +183,7 @@ class Work:
                 for path, portion in zip(paths, portions, strict=True)
                 if _read_shard(path, portion) is None
             }
-            sizes = list(map(sources.num_images, missing.values()))
+            sizes = list(map(portion_size, missing.values()))
             total = self.listing.num_images
             with track("Embedding", total, done=total - sum(sizes)) as advance:
                 for number, _ in self._embed(executor, missing):
@@ -185,9 +215,9 @@ class Work:
         portions = self.listing.portions
         step = max(1, len(portions) // num_workers)
         chosen = portions[::step][:num_workers]
-        timed = [sources.first(portion, _SAMPLE) for portion in chosen]
+        timed = [first_images(portion, _SAMPLE) for portion in chosen]
         # The first images of a process take longer than all others: not counted.
-        trial = [*(sources.first(portion, _WARM_UP) for portion in timed), *timed]
+        trial = [*(first_images(portion, _WARM_UP) for portion in timed), *timed]
         with tempfile.TemporaryDirectory() as folder:
             shards = {Path(folder) / f"{n}.parquet": p for n, p in enumerate(trial)}
             begun = time.perf_counter()
@@ -195,7 +225,7 @@ class Work:
             seconds = time.perf_counter() - begun
         counted = [results[number] for number in range(len(timed), len(trial))]
         totals = {key: sum(result[key] for result in counted) for key in counted[0]}
-        num_timed = sum(map(sources.num_images, timed))
+        num_timed = sum(map(portion_size, timed))
         parts = {key: float(total) / num_timed for key, total in totals.items()}
         busy = parts["decoding"] + parts["embedding"] + parts["writing"]
         per_worker = num_timed / len(timed)
@@ -298,10 +328,10 @@ def planned(
     most = _MAX_PIXELS // (_COLORS * side * side)
     check_range("shard_size", shard_size, at_least=1, at_most=most)
     identity = encoders.resolve(name, **options).name
-    listing = sources.list_images(source.expanduser(), shard_size)
+    listing = list_images(source.expanduser(), shard_size)
     digest = blake2b(digest_size=16)
     for portion in listing.portions:
-        digest.update(sources.digest(portion).encode())
+        digest.update(portion_digest(portion).encode())
     plan = {
         "source": str(source.expanduser().resolve()),
         "images": listing.num_images,
@@ -343,7 +373,7 @@ def embed_portion(
     shape = (_COLORS, side, side)
     ids: list[str] = []
     unreadable: list[UnreadableFile] = []
-    pixels = np.empty((sources.num_images(portion), *shape), dtype=np.uint8)
+    pixels = np.empty((portion_size(portion), *shape), dtype=np.uint8)
 
     def decode(content: Content) -> NDArray[np.uint8] | DataError:
         if isinstance(content, DataError):
@@ -354,8 +384,8 @@ def embed_portion(
             return error
 
     with ThreadPoolExecutor(_THREADS) as threads:
-        entries = sources.read_portion(portion)
-        for batch in sources.batches(entries, _FILES_IN_MEMORY):
+        entries = read_portion(portion)
+        for batch in batches(entries, _FILES_IN_MEMORY):
             images = threads.map(decode, [content for _, content in batch])
             for (name, _), image in zip(batch, images, strict=True):
                 if isinstance(image, DataError):
@@ -367,7 +397,7 @@ def embed_portion(
     readable = ArrayImages(torch.from_numpy(pixels[: len(ids)]))
     rows_nF = np.asarray(embedded(readable, network, dtype="float32"))
     finished = time.perf_counter()
-    write_shard(Path(file), ids, rows_nF, sources.digest(portion), unreadable)
+    write_shard(Path(file), ids, rows_nF, portion_digest(portion), unreadable)
     return {
         "num_bytes": Path(file).stat().st_size,
         "decoding": decoded - begun,
@@ -429,7 +459,125 @@ def _read_shard(
         header = parquet.read_metadata(file)
         metadata = json.loads((header.metadata or {})[_METADATA])
         unreadable = [UnreadableFile(*image) for image in metadata["unreadable"]]
-        is_same = metadata["portion"] == sources.digest(portion)
+        is_same = metadata["portion"] == portion_digest(portion)
     except (OSError, ArrowException, KeyError, TypeError, ValueError):
         return None  # not there, or damaged, or somebody else's
     return (header.num_rows, unreadable) if is_same else None
+
+
+def list_images(source: Path, size: int) -> Listing:
+    """Return the images of a source in portions of at most ``size``."""
+    tars, tables, folder, names = list[Path](), list[Path](), source, list[str]()
+    left: list[UnreadableFile] = []
+    kind = source.suffix.lower()
+    if source.is_dir():
+        tars = sorted(source.glob("*.tar"), key=_natural_order)
+        if not tars:
+            parquets = sorted(source.glob("*.parquet"), key=_natural_order)
+            tables = [path for path in parquets if find_images(path)]
+        if not tars and not tables:
+            names, left = image_names(source)
+    elif kind == ".tar":
+        tars = [source]
+    elif kind == ".parquet" and find_images(source) is not None:
+        tables = [source]
+    elif kind in MANIFESTS and source.is_file():
+        folder, names = source.parent, sorted(file_names(source), key=natural_key)
+    else:
+        known = ", ".join(sorted({*MANIFESTS, ".tar"}))
+        raise DataError(
+            f"There is nothing to embed at '{source}'. Give a folder of images, of tar "
+            f"files or of Parquet tables with images, or a file that ends in {known}."
+        )
+    portions = [portion for tar in tars for portion in _divide_tar(tar, size, left)]
+    portions += [portion for table in tables for portion in _divide_table(table, size)]
+    place = {"kind": "files", "path": str(folder.absolute())}
+    portions += [{**place, "entries": entries} for entries in batches(names, size)]
+    if not portions:
+        why = f"; the first of {len(left)} that cannot be is {left[0]}" if left else ""
+        raise DataError(f"There is no image to be read in '{source}'{why}.")
+    return Listing(tuple(portions), tuple(sorted(left)))
+
+
+def portion_size(portion: Portion) -> int:
+    """Return how many images a portion names."""
+    entries = portion.get("entries")
+    return portion["number"] if entries is None else len(entries)
+
+
+def first_images(portion: Portion, number: int) -> Portion:
+    """Return at most so many images of a portion, from its beginning."""
+    if "entries" in portion:
+        return portion | {"entries": portion["entries"][:number]}
+    return portion | {"number": min(number, portion["number"])}
+
+
+def portion_digest(portion: Portion) -> str:
+    """Return a hash of the names in a portion, but not of the folder they are in."""
+    named = portion | {"path": Path(portion["path"]).name}
+    return blake2b(
+        json.dumps(named, sort_keys=True).encode(), digest_size=8
+    ).hexdigest()
+
+
+def read_portion(portion: Portion) -> Iterator[tuple[str, Content]]:
+    """Yield id and content of each image of a portion, in order."""
+    path = Path(portion["path"])
+    if portion["kind"] == "files":
+        yield from ((name, path / name) for name in portion["entries"])
+    elif portion["kind"] == "tar":
+        with files.open_regular(path, _MAX_TAR_BYTES) as file:
+            for name, offset, size in portion["entries"]:
+                if size > MAX_BYTES:
+                    yield name, DataError(f"{size:,} bytes; at most {MAX_BYTES:,}")
+                    continue
+                file.seek(offset)
+                content = file.read(size)
+                is_whole = len(content) == size and size > 0
+                yield name, content if is_whole else DataError("empty, or not whole")
+    else:
+        first, number = portion["first"], portion["number"]
+        for row, (known, content) in enumerate(image_rows(path, first, number)):
+            name = f"{path.name}:{first + row}" if known is None else known
+            yield name, content or DataError("empty: 0 bytes")
+
+
+def _natural_order(path: Path) -> Any:
+    return natural_key(path.name)
+
+
+def batches(entries: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Yield entries in lists of at most ``size``."""
+    remaining = iter(entries)
+    while batch := list(islice(remaining, size)):
+        yield batch
+
+
+def _divide_tar(path: Path, size: int, left: list[UnreadableFile]) -> Iterator[Portion]:
+    """Yield where the images of a tar file begin, and how long they are."""
+    entries: dict[str, list[Any]] = {}
+    try:
+        with tarfile.open(path, "r:") as tar:
+            for member in tar:
+                name = f"{path.name}/{member.name}"
+                if not member.isreg() or not is_image(PurePosixPath(member.name).name):
+                    continue
+                if is_utf8(name):  # of one name, the last counts, as when unpacked
+                    entries[name] = [name, member.offset_data, member.size]
+                else:
+                    left.append(left_out(name, "its name is not UTF-8"))
+    except (OSError, tarfile.TarError) as error:
+        raise DataError(
+            f"The tar file '{path}' cannot be read: {error}. It must be whole and not "
+            "compressed."
+        ) from error
+    for some in batches(entries.values(), size):
+        yield {"kind": "tar", "path": str(path.absolute()), "entries": some}
+
+
+def _divide_table(path: Path, size: int) -> Iterator[Portion]:
+    images = find_images(path)
+    num_rows = 0 if images is None else images.num_rows
+    place = {"kind": "parquet", "path": str(path.absolute())}
+    for first in range(0, num_rows, size):
+        yield {**place, "first": first, "number": min(size, num_rows - first)}
