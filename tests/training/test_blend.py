@@ -98,12 +98,18 @@ def test_wide_rows_are_brought_to_their_principal_components():
 # ------------------------------------------------------------------------ the mixture
 
 
-def test_with_one_label_for_each_class_it_is_label_spreading():
-    graph, sources, _ = problem(num_labels=3)
-    mixture = Blend().mixture(graph, joint_rows(graph), sources)
-    assert mixture.weight == 1
+def test_spreading_counts_less_the_more_labels_there_are_per_class():
+    for num_labels in (3, 12, 36):
+        graph, sources, _ = problem(num_labels=num_labels)
+        mixture = Blend().mixture(graph, joint_rows(graph), sources)
+        assert mixture.weight == pytest.approx(12 / (12 + num_labels / 3))
+
+
+def test_with_nearly_all_weight_it_is_label_spreading():
+    graph, sources, _ = problem(num_labels=30)
+    mixture = Blend(balance=1e12).mixture(graph, joint_rows(graph), sources)
     expected = Spreading().beliefs(graph, sources)
-    np.testing.assert_allclose(mixture.beliefs, expected, atol=1e-9)
+    np.testing.assert_allclose(np.exp(mixture.beliefs), np.exp(expected), atol=1e-6)
 
 
 def test_where_neighbors_mislead_the_regression_takes_over():
@@ -118,13 +124,6 @@ def test_where_neighbors_mislead_the_regression_takes_over():
         predicted = logits_of(fit(training.make(name), pool), pool).argmax(dim=1)
         accuracy[name] = float((predicted.numpy() == labels)[120:].mean())
     assert accuracy["blend"] > accuracy["spreading"] + 0.03
-
-
-def test_a_stronger_prior_keeps_to_spreading():
-    graph, sources, _ = problem(num_labels=30, distance=1.0)
-    rows = joint_rows(graph)
-    weights = [Blend(prior=p).mixture(graph, rows, sources).weight for p in (0, 1e3)]
-    assert weights[0] < weights[1] == 1
 
 
 def test_a_class_without_labels_is_never_expected():
@@ -152,12 +151,14 @@ def test_a_rotation_changes_nothing():
     torch.testing.assert_close(*logits, rtol=0, atol=1e-3)
 
 
-def test_regression_of_left_out_labels_is_calibrated():
-    graph, sources, _ = problem(num_labels=50, num_each=100, distance=1.0)
-    found = regression(joint_rows(graph), sources)
-    chances = softmax(found.left_out, axis=1)
-    right = chances.argmax(axis=1) == sources.classes
-    assert abs(chances.max(axis=1).mean() - right.mean()) < 0.15
+def test_the_regression_is_calibrated_on_nodes_without_labels():
+    graph, sources, labels = problem(num_labels=50, num_each=100, distance=1.0)
+    rows = joint_rows(graph)
+    fitted = regression(rows, sources)
+    chances = softmax(rows.features @ fitted.slopes.T + fitted.heights, axis=1)
+    others = np.setdiff1d(np.arange(len(graph)), sources.nodes)
+    right = chances[others].argmax(axis=1) == labels[graph.nodes.first][others]
+    assert abs(chances[others].max(axis=1).mean() - right.mean()) < 0.15
 
 
 # ----------------------------------------------------------------------- other images
@@ -168,7 +169,6 @@ def test_rows_beside_those_of_the_pool_get_nearly_the_same():
     pool = pool_of(rows, labels, np.arange(60))
     classifier = fit(training.make("blend"), pool)
     assert isinstance(classifier.module, BlendNetwork)
-    assert float(classifier.module.weight) < 1  # else there is nothing to see
     beside = ArrayImages(torch.from_numpy(rows * np.float32(1.00001)))
     own = logits_of(classifier, pool).softmax(dim=1)
     other = classifier.outputs(beside, torch.arange(len(rows))).logits.softmax(dim=1)
@@ -188,7 +188,7 @@ def test_shares_that_are_given_are_met_in_the_pool_and_move_other_images():
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("damping", 1.0), ("prior", -1.0), ("neighbors", 0)]
+    ("option", "value"), [("damping", 1.0), ("balance", -1.0), ("neighbors", 0)]
 )
 def test_options_out_of_range_are_refused(option, value):
     with pytest.raises(UsageError, match=option):

@@ -5,8 +5,10 @@ a regression does the opposite. Both are cheap to judge by leaving out one label
 time: spreading by subtracting a label's influence, regularized least squares by a
 formula (Allen, 1974). Least squares classify as well as other losses (Rifkin, Yeo and
 Poggio, "Regularized Least-Squares Classification", 2003). How much of the regression's
-rows is graph, its penalty, both temperatures and the weight of spreading are those of
-the least log loss of the labels left out, in which all classes count equally.
+rows is graph, its penalty and both temperatures are those of the least log loss of the
+labels left out, in which all classes count equally. The weight of spreading depends on
+the number of labels per class alone: with few labels, what is left out says too little
+about it.
 
 Shapes: M nodes, s sources, n of them left out, C classes, c classes that have a label,
 P components of features, R eigenvectors, Z numbers in a joint row (P + R).
@@ -39,20 +41,19 @@ _SHARES = (0.0, 0.25, 0.5, 0.75, 0.9)  # of the graph in the regression's rows
 _PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0)
 _USUAL = 0.75, 1.0  # share and penalty where no label can be left out
 _USUAL_FACTOR = 8.0  # that scores of the regression are multiplied by
-_WEIGHTS = np.linspace(0, 1, 11)  # of spreading
 
 
 @dataclass(frozen=True, kw_only=True)
 class Blend(GraphLearner):
-    """Label spreading and least squares, mixed as suits the labels left out."""
+    """Label spreading and least squares, mixed by the number of labels per class."""
 
     network: ClassVar[str] = "blend"
 
     damping: Share = 0.99
     """Share of a label's influence that goes on from each node to its neighbors."""
-    prior: Weight = 2.0
-    """How much log loss the regression has to save to replace spreading: for each
-    class, so much divided by the root of the labels that a class has."""
+    balance: Weight = 12.0
+    """Labels per class at which spreading and the regression count equally; with fewer,
+    spreading counts more."""
 
     def fill(
         self,
@@ -88,19 +89,8 @@ class Blend(GraphLearner):
         spread_MC = floored(power * spread.logits)
         fitted = regression(rows, sources)
         regressed_MC = floored(rows.features @ fitted.slopes.T + fitted.heights)
-        weight = 1.0
-        if len(labels):
-            spread_nC = np.exp(floored(power * spread.left_out))
-            regressed_nC = np.exp(floored(fitted.left_out[spread.chosen]))
-            own = np.arange(len(labels)), labels
-            num_classes = len(np.unique(sources.classes))
-            prior = self.prior * num_classes**1.5 / len(sources) ** 0.5
-            losses = [
-                prior * (1 - share)
-                - weights @ np.log(share * spread_nC + (1 - share) * regressed_nC)[own]
-                for share in _WEIGHTS
-            ]
-            weight = float(_WEIGHTS[int(np.argmin(losses))])
+        per_class = len(sources) / len(np.unique(sources.classes))
+        weight = self.balance / (self.balance + per_class)
         mixed_MC = weight * np.exp(spread_MC) + (1 - weight) * np.exp(regressed_MC)
         return Mixture(np.log(mixed_MC), weight, spread_MC, fitted)
 
@@ -124,8 +114,6 @@ class Regression(NamedTuple):
     """What each component of the features adds to the logits, shape (C, P)."""
     heights: Floats
     """What the place of each node in the graph adds to them, shape (M, C)."""
-    left_out: Floats
-    """Logits of each source by all others, shape (s, C)."""
 
 
 def regression(rows: JointRows, sources: Sources) -> Regression:
@@ -137,14 +125,14 @@ def regression(rows: JointRows, sources: Sources) -> Regression:
     judged = labels[is_out], _USUAL_FACTOR, equal_weights(labels[is_out])
     shares: Sequence[float] = _SHARES if is_out.any() else _USUAL[:1]
     penalties: Sequence[float] = _PENALTIES if is_out.any() else _USUAL[1:]
-    least, best = np.inf, (0.0, np.empty(0), np.empty(0))
+    least, best = np.inf, (0.0, np.empty(0))
     for share in shares:
         own = rows.joined(share, sources.nodes)
         for coefficients, left_out in least_squares(own, targets, weights, penalties):
             factor, loss = sharpness(left_out[is_out], *judged)
             if loss < least:
-                least, best = loss, (share, factor * coefficients, factor * left_out)
-    share, coefficients, left_out = best
+                least, best = loss, (share, factor * coefficients)
+    share, coefficients = best
     num_components = rows.features.shape[1]
     slopes = np.zeros((sources.num_classes, num_components))
     slopes[present] = np.sqrt(1 - share) * coefficients[:num_components].T
@@ -152,9 +140,7 @@ def regression(rows: JointRows, sources: Sources) -> Regression:
     heights[:, present] = rows.diffusion @ (
         np.sqrt(share) * coefficients[num_components:]
     )
-    scores = np.full((len(labels), sources.num_classes), ABSENT)
-    scores[:, present] = left_out
-    return Regression(slopes, heights, scores)
+    return Regression(slopes, heights)
 
 
 def least_squares(
