@@ -52,7 +52,9 @@ def stepper(trainer: Training, pool: Pool) -> Callable[[int], float]:
     """Return a function that does one step and returns its seconds."""
     key = 0
     task = TrainingTask(trainer, pool, trainer.inputs.of(pool, None), key, None)
-    training = Stepper(task, ProcessGroup(Fabric(accelerator="cpu")), task.untrained())
+    training = Stepper(
+        task, ProcessGroup(Fabric(accelerator="cpu")), task.build_network()
+    )
 
     def step(number: int) -> float:
         minibatch = training.minibatcher.at(number)

@@ -9,7 +9,13 @@ from fewlabels.data.augment import OPERATIONS
 from fewlabels.errors import UsageError
 from fewlabels.pool import ArrayImages, Pool
 from fewlabels.training import make, names
-from fewlabels.training.cta import NUM_BINS, FixMatchCta, Policy, learned, probing
+from fewlabels.training.cta import (
+    NUM_BINS,
+    FixMatchCta,
+    Policy,
+    draw_learned_policy,
+    draw_policy,
+)
 
 IMAGES = torch.randint(
     256, (40, 3, 8, 8), generator=rng.stream(0, "images"), dtype=torch.uint8
@@ -43,9 +49,9 @@ def test_rates_and_weights_are_those_of_a_slow_twin_step_by_step():
         minibatch = stepper.minibatcher.at(number)
         step = stepper.step(number, minibatch)
         draws = step.stream("probes")
-        operations, strengths = probing(4, 2, draws)
+        operations, strengths = draw_policy(4, 2, draws)
         images = minibatch.views["labeled"]
-        probes = Policy(operations, strengths).applied(images, 0.0, draws)
+        probes = Policy(operations, strengths).apply(images, 0.0, draws)
         with torch.no_grad():
             logits = step.average(step.as_input(probes)).logits
         stepper.advance(number, minibatch)
@@ -76,8 +82,8 @@ def test_strong_views_are_those_that_were_drawn():
     step = stepper.step(3, minibatch)
     draws = step.stream("learned operations")
     weights = stepper.learner.weights(stepper.memory["rates"])
-    policy = learned(8, 2, weights, draws)
-    expected = policy.applied(minibatch.views["strong"], 0.25, draws)
+    policy = draw_learned_policy(8, 2, weights, draws)
+    expected = policy.apply(minibatch.views["strong"], 0.25, draws)
     stepper.learner.loss(step)
     assert torch.equal(seen[0][-8:], step.as_input(expected))
     assert torch.equal(seen[0][4:12], step.as_input(minibatch.views["weak"]))
@@ -87,7 +93,7 @@ def test_strong_views_are_those_that_were_drawn():
 def test_strengths_are_drawn_by_their_weights():
     weights = torch.zeros(len(OPERATIONS), NUM_BINS, dtype=torch.float64)
     weights[:, 3], weights[:, 16] = 1.0, 3.0
-    policy = learned(4000, 2, weights, rng.stream(0, "draws"))
+    policy = draw_learned_policy(4000, 2, weights, rng.stream(0, "draws"))
     assert set(policy.bins.unique().tolist()) == {3, 16}
     assert float((policy.bins == 16).double().mean()) == pytest.approx(0.75, abs=0.02)
     counts = torch.bincount(policy.operations.flatten())
@@ -105,7 +111,7 @@ def test_the_middle_of_a_direction_changes_nothing_and_both_ends_differ(name):
         operations = torch.full((40, 1), place)
         strengths = torch.full((40, 1), strength, dtype=torch.float64)
         policy = Policy(operations, strengths)
-        return policy.applied(IMAGES, 0.0, rng.stream(0, "cutout"))
+        return policy.apply(IMAGES, 0.0, rng.stream(0, "cutout"))
 
     assert torch.equal(with_strength(0.5), IMAGES)
     ends = with_strength(0.0), with_strength(0.999)
@@ -117,13 +123,13 @@ def test_brightness_goes_from_dark_to_bright_and_cutout_covers():
     place = OPERATIONS.index("brightness")
     operations, draws = torch.full((40, 1), place), rng.stream(0, "cutout")
     strengths = torch.linspace(0, 0.999, 40, dtype=torch.float64)[:, None]
-    found = Policy(operations, strengths).applied(IMAGES, 0.0, draws).double()
+    found = Policy(operations, strengths).apply(IMAGES, 0.0, draws).double()
     ratio = found.mean(dim=(1, 2, 3)) / IMAGES.double().mean(dim=(1, 2, 3))
     assert ratio[0] == pytest.approx(0.05, abs=0.02)
     assert ratio[-1] == pytest.approx(0.95, abs=0.02)
     still = Policy(torch.zeros_like(operations), strengths)  # identity
-    covered = still.applied(IMAGES, 0.5, draws)
-    assert torch.equal(still.applied(IMAGES, 0.0, draws), IMAGES)
+    covered = still.apply(IMAGES, 0.5, draws)
+    assert torch.equal(still.apply(IMAGES, 0.0, draws), IMAGES)
     assert ((covered == IMAGES) | (covered == 127)).all()
     assert (covered != IMAGES).flatten(1).any(dim=1).all()
 

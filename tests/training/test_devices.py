@@ -68,7 +68,7 @@ def task_of(trainer, pool):
 def by_groups(trainer, pool):
     """Yield the state after each step of a training that sees two groups in turn."""
     task = task_of(trainer, pool)
-    schedule, network = trainer.schedule, task.untrained().train()
+    schedule, network = trainer.schedule, task.build_network().train()
     average = AveragedNetwork(network, schedule.ema_decay)
     optimizer = sgd(
         network, schedule.learning_rate, schedule.momentum, schedule.weight_decay
@@ -118,7 +118,7 @@ def share_memory(groups, step):
         items.append(minibatch.items)
     for one in groups:
         gathered = iter([torch.cat(items), torch.cat(rows)])
-        object.__setattr__(one.group, "gathered", lambda _, parts=gathered: next(parts))
+        object.__setattr__(one.group, "gather", lambda _, parts=gathered: next(parts))
 
 
 def parameters(network, twins):
@@ -219,8 +219,8 @@ def test_a_training_can_be_sent_to_processes_that_are_not_forked():
     task = task_of(resolve("fixmatch-darp", COMMON), tiny_pool())
     sent = pickle.loads(ForkingPickler.dumps(task))
     assert sent.settings == task.settings
-    expected = task.untrained().state_dict()
-    for key, value in sent.untrained().state_dict().items():
+    expected = task.build_network().state_dict()
+    for key, value in sent.build_network().state_dict().items():
         assert torch.equal(value, expected[key])
 
 

@@ -13,7 +13,7 @@ from fewlabels.training import loop, make
 from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.fixmatch import FixMatch, consistency_loss
 from fewlabels.training.learner import PseudoLabels
-from fewlabels.training.minibatches import drawn_items
+from fewlabels.training.minibatches import draw_items
 from fewlabels.training.training import TrainingTask
 
 
@@ -131,7 +131,7 @@ def test_the_loss_of_a_step_by_hand(pool):
     ((inputs, logits),) = passes
     assert len(inputs) == 4 + 12 + 12
 
-    drawn = drawn_items(torch.arange(len(pool)), 12, 5, "unlabeled items", 2)
+    drawn = draw_items(torch.arange(len(pool)), 12, 5, "unlabeled items", 2)
     images = pool.images.read(drawn)
     weak_views = weak(images, rng.stream(5, "weak views", 2), trainer.inputs.weak)
     strong_views = strong(

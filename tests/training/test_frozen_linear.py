@@ -16,9 +16,9 @@ from fewlabels.training import linear as frozen_linear
 from fewlabels.training.linear import (
     Linear,
     LinearProblem,
-    logistic,
+    fit_logistic,
     neighbor_graph,
-    spread,
+    spread_labels,
 )
 
 EVERY = torch.arange(NUM_ITEMS)
@@ -65,7 +65,7 @@ def test_logistic_is_that_of_scikit_learn(penalty):
     rows, labels = blobs((30, 20, 10), distance=1.5)
     counts = torch.rand(len(labels), generator=stream(0, "weights")) + 0.5
     one_hot = torch.nn.functional.one_hot(labels).double()
-    weight, bias = logistic(rows, one_hot, counts, penalty)
+    weight, bias = fit_logistic(rows, one_hot, counts, penalty)
     peer = LogisticRegression(C=1 / penalty, tol=1e-8, max_iter=1000)
     peer.fit(rows.double().numpy(), labels.numpy(), sample_weight=counts.numpy())
     np.testing.assert_allclose(weight, peer.coef_, atol=2e-3)
@@ -75,9 +75,9 @@ def test_logistic_is_that_of_scikit_learn(penalty):
 def test_half_a_label_counts_as_two_halves_of_items():
     rows, labels = blobs((8, 8), distance=1.0)
     shares = torch.stack([labels * 0.3 + 0.2, 0.8 - labels * 0.3], dim=1).double()
-    soft = logistic(rows, shares, torch.ones(16), 0.5)
+    soft = fit_logistic(rows, shares, torch.ones(16), 0.5)
     one_hot = torch.eye(2).double().repeat_interleave(16, dim=0)
-    hard = logistic(rows.repeat(2, 1), one_hot, shares.T.flatten(), 0.5)
+    hard = fit_logistic(rows.repeat(2, 1), one_hot, shares.T.flatten(), 0.5)
     np.testing.assert_allclose(soft[0], hard[0], atol=1e-3)
 
 
@@ -103,13 +103,15 @@ def test_spreading_solves_its_equation():
     flow = np.linalg.solve(np.eye(28) - 0.99 * normalized, one_hot)
     flow /= flow.sum(axis=0)
     expected = flow / flow.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(spread(graph, known, labels[known]), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        spread_labels(graph, known, labels[known]), expected, atol=1e-5
+    )
 
 
 def test_what_no_label_reaches_is_anything():
     rows = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, -1.0], [-0.1, -1.0]])
     graph = neighbor_graph(rows, 1)
-    found = spread(graph, torch.tensor([0, 1]), torch.tensor([0, 1]))
+    found = spread_labels(graph, torch.tensor([0, 1]), torch.tensor([0, 1]))
     np.testing.assert_allclose(found[2:], 0.5)
 
 
@@ -122,7 +124,7 @@ def solved(rows, labels, known, **options):
     if not isinstance(settings.shares, str):
         shares = torch.tensor(settings.shares).double()
     problem = LinearProblem(settings, rows, shares)
-    return problem.solution(known, labels[known], stream(0, "folds"))
+    return problem.solve(known, labels[known], stream(0, "folds"))
 
 
 def test_the_pool_helps_where_neighbors_are_alike():
@@ -203,7 +205,7 @@ def test_it_is_kept_and_found_again(trained, tmp_path, monkeypatch):
     first = fit(trainer, POOL, workspace=work)
     found = training.restored(trainer, POOL, stream(0, "train", 0), work)
     assert torch.equal(weights(first), weights(found))
-    monkeypatch.setattr(frozen_linear, "logistic", None)
+    monkeypatch.setattr(frozen_linear, "fit_logistic", None)
     again = fit(trainer, POOL, workspace=work)
     assert torch.equal(weights(first), weights(again))
     with pytest.raises(TypeError):
@@ -229,9 +231,9 @@ def test_of_a_large_pool_some_images_are_looked_at(trained, monkeypatch):
 
     def noted(rows, *others):
         sizes.append(len(rows))
-        return logistic(rows, *others)
+        return fit_logistic(rows, *others)
 
-    monkeypatch.setattr(frozen_linear, "logistic", noted)
+    monkeypatch.setattr(frozen_linear, "fit_logistic", noted)
     classifier = fit(trained(unlabeled="use"), POOL)
     assert sizes == [20]
     found = classifier.outputs(POOL.images, EVERY).logits.argmax(dim=1)

@@ -4,13 +4,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fewlabels.training.minibatches import drawn_items, oversampled
+from fewlabels.training.minibatches import draw_items, oversample
 
 
 @given(num_items=st.integers(1, 20), size=st.integers(1, 30), key=st.integers(0, 2**62))
 def test_every_pass_holds_every_item_once(num_items, size, key):
     indices = torch.arange(num_items) * 3 + 5
-    minibatches = [drawn_items(indices, size, key, "labels", s) for s in range(12)]
+    minibatches = [draw_items(indices, size, key, "labels", s) for s in range(12)]
     assert all(len(m) == size for m in minibatches)
     items = torch.cat(minibatches)
     for start in range(0, len(items) - num_items + 1, num_items):
@@ -21,14 +21,14 @@ def test_every_pass_holds_every_item_once(num_items, size, key):
 @given(step=st.integers(0, 10**6), size=st.integers(1, 9))
 def test_a_step_can_be_repeated_alone(step, size):
     settings = torch.arange(7), size, 11, "a"
-    alone = drawn_items(*settings, step)
-    drawn_items(*settings, step + 1)
-    assert torch.equal(drawn_items(*settings, step), alone)
+    alone = draw_items(*settings, step)
+    draw_items(*settings, step + 1)
+    assert torch.equal(draw_items(*settings, step), alone)
 
 
 def test_purposes_and_keys_differ():
     rows = [
-        drawn_items(torch.arange(50), 50, key, purpose, 0).tolist()
+        draw_items(torch.arange(50), 50, key, purpose, 0).tolist()
         for key, purpose in [(1, "a"), (2, "a"), (1, "b")]
     ]
     assert rows[0] != rows[1]
@@ -39,7 +39,7 @@ def test_purposes_and_keys_differ():
 def test_balanced_items_show_every_class_equally_often(labels):
     classes = torch.tensor(labels)
     indices = torch.arange(len(labels)) + 100
-    chosen = oversampled(indices, classes)
+    chosen = oversample(indices, classes)
     counts = torch.bincount(classes[chosen - 100])
     assert set(counts[classes.unique()].tolist()) == {int(classes.bincount().max())}
     assert set(chosen.tolist()) == set(indices.tolist())
@@ -50,5 +50,5 @@ def test_balanced_items_show_every_class_equally_often(labels):
 
 def test_balanced_labels_stay_as_they_are():
     indices = torch.tensor([9, 4, 7, 1])
-    chosen = oversampled(indices, torch.tensor([0, 1, 0, 1]))
+    chosen = oversample(indices, torch.tensor([0, 1, 0, 1]))
     assert chosen.tolist() == [9, 7, 4, 1]

@@ -16,7 +16,7 @@ from tests.training.twins import (
 from fewlabels import rng
 from fewlabels.errors import UsageError
 from fewlabels.training import make, names
-from fewlabels.training.mixmatch import MixMatch, mixed, sharpened
+from fewlabels.training.mixmatch import MixMatch, mix_up, sharpen
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -42,7 +42,7 @@ def test_the_loss_is_that_of_a_slow_twin(seed, number):
 
 def test_shares_follow_a_beta_distribution_and_stay_with_their_item():
     ones = torch.eye(2000)
-    _, targets = mixed(ones, ones, 0.75, rng.stream(0, "mixture"))
+    _, targets = mix_up(ones, ones, 0.75, rng.stream(0, "mixture"))
     own = targets.diagonal()
     assert (own >= 0.5).all()
     torch.testing.assert_close(targets.sum(dim=1), torch.ones(2000))
@@ -53,15 +53,15 @@ def test_shares_follow_a_beta_distribution_and_stay_with_their_item():
 
 def test_nothing_is_mixed_on_request():
     inputs, targets = torch.rand(5, 2, 3), torch.eye(5)
-    same = mixed(inputs, targets, 0.0, rng.stream(0, "mixture"))
+    same = mix_up(inputs, targets, 0.0, rng.stream(0, "mixture"))
     assert torch.equal(same[0], inputs)
     assert torch.equal(same[1], targets)
 
 
 def test_sharpening_of_sure_rows_gives_numbers():
     sure = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])
-    torch.testing.assert_close(sharpened(sure, 0.01), sure)
-    found = sharpened(torch.tensor([[0.5, 0.3, 0.2]]), 0.5)
+    torch.testing.assert_close(sharpen(sure, 0.01), sure)
+    found = sharpen(torch.tensor([[0.5, 0.3, 0.2]]), 0.5)
     assert found[0].tolist() == pytest.approx([0.25 / 0.38, 0.09 / 0.38, 0.04 / 0.38])
 
 
@@ -75,7 +75,7 @@ def test_with_darp_refined_guesses_are_mixed():
     for item, row in last.items():
         torch.testing.assert_close(memory["stored"][item], (first + second)[row] / 2)
     assert memory["counts"].tolist() == [1, 0]
-    targets = sharpened(memory["refined"][items], 0.5)
+    targets = sharpen(memory["refined"][items], 0.5)
     said = rows(found.passes[1].learned.logits)
     expected = squared(said[4:], (targets.tolist() * 2))
     assert found.loss.figures["consistency"].item() == pytest.approx(expected, rel=1e-5)

@@ -119,13 +119,15 @@ def test_a_bounded_training_starts_at_the_bound(limit):
     pool = tiny_pool()
     trainer = make("supervised", learning_rate=1e3, rate_limit=limit)
     task = TrainingTask(trainer, pool, trainer.inputs.of(pool, None), 0, None)
-    network = task.untrained()
+    network = task.build_network()
     outputs = task.views.classifier(network, 2).outputs(pool.images, pool.labeled)
     bound = rate_bound(outputs.features, 2, limit)
     begun = loop.Stepper(task, ProcessGroup(Fabric(accelerator="cpu")), network)
     assert begun.rate_at(0) == bound < 1e3
     modest = trainer.changed(learning_rate=1e-9)
-    begun = loop.Stepper(replace(task, training=modest), begun.group, task.untrained())
+    begun = loop.Stepper(
+        replace(task, training=modest), begun.group, task.build_network()
+    )
     assert begun.rate_at(0) == 1e-9
 
 

@@ -5,12 +5,12 @@ import threading
 import pytest
 import torch
 
-from fewlabels.training.minibatches import prepared
+from fewlabels.training.minibatches import prefetch_minibatches
 
 
 @pytest.mark.parametrize("depth", [0, 1, 3, 20])
 def test_order_and_content_do_not_depend_on_the_depth(depth):
-    assert list(prepared(lambda step: step * 10, 2, 9, depth)) == [
+    assert list(prefetch_minibatches(lambda step: step * 10, 2, 9, depth)) == [
         20,
         30,
         40,
@@ -24,7 +24,9 @@ def test_order_and_content_do_not_depend_on_the_depth(depth):
 def test_another_thread_makes_them_with_our_number_of_threads():
     before = torch.get_num_threads()
     seen = list(
-        prepared(lambda _: (threading.get_ident(), torch.get_num_threads()), 0, 4, 2)
+        prefetch_minibatches(
+            lambda _: (threading.get_ident(), torch.get_num_threads()), 0, 4, 2
+        )
     )
     assert {threads for _, threads in seen} == {before}
     assert threading.get_ident() not in {thread for thread, _ in seen}
@@ -32,7 +34,9 @@ def test_another_thread_makes_them_with_our_number_of_threads():
 
 def test_no_more_than_the_depth_is_made_ahead():
     made = []
-    minibatches = prepared(lambda step: made.append(step) or step, 0, 100, 3)
+    minibatches = prefetch_minibatches(
+        lambda step: made.append(step) or step, 0, 100, 3
+    )
     assert next(minibatches) == 0
     minibatches.close()
     assert len(made) <= 4
@@ -45,7 +49,7 @@ def test_a_fault_arrives_at_its_step(depth):
             raise ValueError("image 3 is broken")
         return step
 
-    minibatches = prepared(make, 0, 9, depth)
+    minibatches = prefetch_minibatches(make, 0, 9, depth)
     assert [next(minibatches) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="image 3"):
         next(minibatches)

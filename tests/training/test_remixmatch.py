@@ -15,7 +15,7 @@ from tests.training.twins import (
 
 from fewlabels.errors import UsageError
 from fewlabels.training import make, names
-from fewlabels.training.remixmatch import ReMixMatch, turned_by
+from fewlabels.training.remixmatch import ReMixMatch, rotate_quarters
 
 WEIGHTS = {"consistency_weight": 1.2, "anchor_weight": 0.7, "rotation_weight": 0.4}
 MIXED = ["strong_0", "strong_1", "weak"]
@@ -86,7 +86,7 @@ def test_an_alignment_takes_the_place_of_its_own(end):
 
 def test_turns():
     images = torch.arange(4 * 2 * 3 * 3).view(4, 2, 3, 3)
-    turned = turned_by(images, torch.arange(4))
+    turned = rotate_quarters(images, torch.arange(4))
     assert torch.equal(turned[0], images[0])
     for row in range(3):
         for column in range(3):

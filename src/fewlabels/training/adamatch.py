@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fewlabels.errors import Count, Share, Weight
 from fewlabels.pool import Pool
-from fewlabels.training.alignment import aligned
+from fewlabels.training.alignment import align
 from fewlabels.training.fixmatch import consistency_loss
 from fewlabels.training.learner import Learner, Loss, PseudoLabels, Step
 from fewlabels.training.views import View
@@ -100,19 +100,19 @@ class AdaMatch(Learner):
         """Return what to believe of weak views, given predictions for labeled items."""
         memory = step.memory
         every = {"labeled": labeled_BC, "unlabeled": probabilities_UC}
-        every = {name: step.group.gathered(rows).cpu() for name, rows in every.items()}
+        every = {name: step.group.gather(rows).cpu() for name, rows in every.items()}
         for name, rows in every.items():
             mean_C = rows.mean(dim=0).to(memory[name])
             memory[name].lerp_(mean_C, 1 - self.memory_decay)
         least = self.threshold * every["labeled"].amax(dim=1).mean()
         if step.alignment is None:
-            probabilities_UC = aligned(
+            probabilities_UC = align(
                 probabilities_UC, memory["labeled"], memory["unlabeled"]
             )
         pseudo = step.pseudo_labels(
             probabilities_UC, lambda rows: rows.amax(dim=1) >= least.to(rows)
         )
-        return pseudo.reporting("threshold", least)
+        return pseudo.with_figure("threshold", least)
 
 
 def warmed_up(number: int, num_steps: int) -> float:

@@ -92,7 +92,7 @@ class DistributionAlignment(Targeted):
     ) -> PseudoLabels:
         """Let the running mean follow the predictions, and scale them."""
         mean_C, shares_C = step.memory["mean-prediction"], step.memory["class-shares"]
-        rows = step.group.gathered(probabilities_UC.float()).cpu()
+        rows = step.group.gather(probabilities_UC.float()).cpu()
         mean_C.lerp_(rows.mean(dim=0), 1 - self.share_decay)
         if self.target == "estimated":
             # One round of what targets.estimated does with all predictions at once.
@@ -100,12 +100,12 @@ class DistributionAlignment(Targeted):
             likely /= likely.sum(dim=1, keepdim=True)
             shares_C.lerp_(likely.mean(dim=0), 1 - self.share_decay)
             shares_C.clamp_(min=1 / len(step.pool))  # no class gets less than one item
-        aligned_UC = aligned(probabilities_UC, shares_C, mean_C)
+        aligned_UC = align(probabilities_UC, shares_C, mean_C)
         rates = {"kept-raw": is_sure(probabilities_UC).float().mean()}
         return PseudoLabels(aligned_UC, is_sure(aligned_UC), rates)
 
 
-def aligned(rows_UC: Tensor, target_C: Tensor | float, mean_C: Tensor) -> Tensor:
+def align(rows_UC: Tensor, target_C: Tensor | float, mean_C: Tensor) -> Tensor:
     """Scale each class by target over mean, and let each row sum to one again.
 
     Args:
@@ -170,8 +170,8 @@ class Darp(Targeted):
     ) -> PseudoLabels:
         """Store the predictions, refine if it is time, and read the refined rows."""
         memory, items_U = step.memory, step.minibatch.items
-        items = step.group.gathered(items_U).cpu()
-        rows = step.group.gathered(probabilities_UC.float()).cpu()
+        items = step.group.gather(items_U).cpu()
+        rows = step.group.gather(probabilities_UC.float()).cpu()
         if bool(rows.isfinite().all()):  # if not, the loss is not either
             # By NumPy: of an item that occurs twice, the last row stays.
             memory["stored"].numpy()[items.numpy()] = rows.numpy()

@@ -47,4 +47,4 @@ class Ceal(PseudoLabel):
             probabilities_UC,
             lambda rows: torch.special.entr(rows).sum(dim=1) < threshold,
         )
-        return pseudo.reporting("threshold", torch.tensor(threshold))
+        return pseudo.with_figure("threshold", torch.tensor(threshold))

@@ -43,7 +43,7 @@ class Policy(NamedTuple):
         """Which bin each strength is in, shape (n, k)."""
         return (self.strengths * NUM_BINS).long()
 
-    def applied(self, images: Tensor, cutout: float, generator: Generator) -> Tensor:
+    def apply(self, images: Tensor, cutout: float, generator: Generator) -> Tensor:
         """Return the images, bytes, after all of it and Cutout."""
         num_images, (operations, strengths) = len(images), self
         around = 2 * strengths - 1
@@ -60,7 +60,7 @@ class Policy(NamedTuple):
         return apply_draws(images, draws, settings)
 
 
-def probing(num_images: int, num_operations: int, generator: Generator) -> Policy:
+def draw_policy(num_images: int, num_operations: int, generator: Generator) -> Policy:
     """Return any operations of any strengths."""
     shape = num_images, num_operations
     operations = torch.randint(len(OPERATIONS), shape, generator=generator)
@@ -68,11 +68,11 @@ def probing(num_images: int, num_operations: int, generator: Generator) -> Polic
     return Policy(operations, strengths)
 
 
-def learned(
+def draw_learned_policy(
     num_images: int, num_operations: int, weights_KS: Tensor, generator: Generator
 ) -> Policy:
     """Return any operations, of strengths from bins that are drawn by their weights."""
-    operations, within = probing(num_images, num_operations, generator)
+    operations, within = draw_policy(num_images, num_operations, generator)
     rows = weights_KS[operations.flatten()]
     bins = torch.multinomial(rows, 1, generator=generator).view_as(operations)
     return Policy(operations, (bins + within) / NUM_BINS)
@@ -128,8 +128,8 @@ class FixMatchCta(FixMatch):
         draws = step.stream("learned operations")
         weak = step.minibatch.views["strong"].cpu()
         weights_KS = self.weights(step.memory["rates"])
-        policy = learned(len(weak), self.num_operations, weights_KS, draws)
-        strong = policy.applied(weak, self.cutout, draws).to(step.group.device)
+        policy = draw_learned_policy(len(weak), self.num_operations, weights_KS, draws)
+        strong = policy.apply(weak, self.cutout, draws).to(step.group.device)
         self._probe(step)
         views = {**step.minibatch.views, "strong": strong}
         minibatch = replace(step.minibatch, views=views)
@@ -139,14 +139,14 @@ class FixMatchCta(FixMatch):
         """Let the rates follow what the averaged network recognizes."""
         draws, labels_B = step.stream("probes"), step.minibatch.labels
         images = step.minibatch.views["labeled"].cpu()
-        policy = probing(len(images), self.num_operations, draws)
-        probes = policy.applied(images, 0.0, draws).to(step.group.device)
+        policy = draw_policy(len(images), self.num_operations, draws)
+        probes = policy.apply(images, 0.0, draws).to(step.group.device)
         with torch.no_grad():
             logits_BC = step.average(step.as_input(probes)).logits
         truth_BC = F.one_hot(labels_B, logits_BC.shape[1])
         near_B = 1 - (logits_BC.softmax(dim=1) - truth_BC).abs().sum(dim=1) / 2
         own = (policy.operations, policy.bins, near_B)
-        every = [step.group.gathered(part.to(step.group.device)).cpu() for part in own]
+        every = [step.group.gather(part.to(step.group.device)).cpu() for part in own]
         self.follow(step.memory["rates"], *every)
 
     def follow(

@@ -216,7 +216,7 @@ class Problem:
             probabilities_MK = probabilities_MK.masked_fill(is_nothing_MK, 0)
         self.reference, self.sums = probabilities_MK, target_K.new_ones(num_rows)
         if capacity is not None:
-            kept_MK = masked(probabilities_MK, target_K, capacity)
+            kept_MK = mask(probabilities_MK, target_K, capacity)
             self.has_zeros = masking == "paper"
             if masking == "code":
                 kept_MK = kept_MK.double()
@@ -253,7 +253,7 @@ class Problem:
         """Return by how many powers of two a step parts the entries of a row."""
         return float(step_K.max() - step_K.min()) * self.fastest
 
-    def tilted(
+    def tilt(
         self, dual_K: Tensor, row_duals_M: Tensor
     ) -> Iterator[tuple[slice, Tensor]]:
         """Yield chunks of rows, and y0 exp(H (μ − ν)) in a buffer that is reused."""
@@ -280,7 +280,7 @@ class Problem:
         ones_K = torch.ones_like(dual_K)
         sums_M = torch.empty_like(row_duals_M)
         columns_K = torch.zeros_like(dual_K)
-        for chunk, tilted_mK in self.tilted(dual_K, row_duals_M):
+        for chunk, tilted_mK in self.tilt(dual_K, row_duals_M):
             inverse_m = torch.mv(tilted_mK, ones_K, out=sums_M[chunk]).reciprocal()
             columns_K += inverse_m @ tilted_mK
             rows_MK[chunk] = tilted_mK.mul_(inverse_m[:, None])
@@ -337,7 +337,7 @@ class Problem:
         )
 
 
-def masked(probabilities_MK: Tensor, target_K: Tensor, capacity: float) -> Tensor:
+def mask(probabilities_MK: Tensor, target_K: Tensor, capacity: float) -> Tensor:
     """Keep the floor(capacity T_k) largest entries of each column; others become zero.
 
     Among equal entries those of lower rows come first. Selection is by NumPy's
@@ -392,7 +392,7 @@ def _alternate(
             step_K.nan_to_num_(nan=-reach)  # a column that has vanished
             dual_K = dual_K + step_K.clamp_(-reach, reach)
             columns_K, speeds_K = torch.zeros_like(dual_K), torch.zeros_like(dual_K)
-            for chunk, tilted_mK in problem.tilted(dual_K, point.row_duals):
+            for chunk, tilted_mK in problem.tilt(dual_K, point.row_duals):
                 columns_K += tilted_mK.sum(dim=0)
                 speeds_K += entropies_M[chunk] @ tilted_mK
             if problem.error(columns_K) <= 0.1 * tolerance:

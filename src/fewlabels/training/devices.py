@@ -76,7 +76,7 @@ class ProcessGroup:
         """Where this process computes."""
         return self.fabric.device
 
-    def wrapped(self, module: nn.Module) -> nn.Module:
+    def wrap(self, module: nn.Module) -> nn.Module:
         """Return a module whose gradients are averaged over all processes."""
         return self.fabric.setup_module(module, move_to_device=False)
 
@@ -88,7 +88,7 @@ class ProcessGroup:
         """Return this process's part of the items of a minibatch."""
         return items.tensor_split(self.size)[self.rank]
 
-    def gathered(self, rows: Tensor) -> Tensor:
+    def gather(self, rows: Tensor) -> Tensor:
         """Return the rows of all processes, in the order of their items."""
         if self.size == 1:
             return rows
@@ -107,12 +107,12 @@ class ProcessGroup:
                 tensor.copy_(mean)
 
 
-def trained(
+def train_on_devices(
     task: "TrainingTask", network: Network, on_checkpoint: OnCheckpoint
 ) -> Network:
     """Return the averaged network of a training on the devices of its settings."""
     if task.settings.devices > 1 and not _is_launched():
-        return _trained_by_several(task, network, on_checkpoint)
+        return _train_in_processes(task, network, on_checkpoint)
     fabric = _fabric(task.settings)
     if _is_launched():
         fabric.launch()
@@ -170,7 +170,7 @@ def _fabric(settings: Schedule) -> "Fabric":
         ) from error
 
 
-def _trained_by_several(
+def _train_in_processes(
     task: "TrainingTask", network: Network, on_checkpoint: OnCheckpoint
 ) -> Network:
     context = torch.multiprocessing.get_context(_METHOD)
@@ -230,7 +230,7 @@ def _train_member(
             listening.enter_context(progress.reporting(Sender(connection.send)))
             listening.enter_context(progress.stopping(stop.is_set))
         try:
-            average = task.train(group, task.untrained(), send_checkpoint)
+            average = task.train(group, task.build_network(), send_checkpoint)
         except (FewlabelsError, progress.Canceled) as error:
             connection.send({"event": "failed", "error": error})
             raise TrainingError(str(error)) from error  # which ends the others, too

@@ -58,9 +58,9 @@ class FlexMatch(FixMatch):
         selected_N = step.memory["selected"]
         thresholds_C = self.thresholds(selected_N, probabilities_UC.shape[1])
         pseudo = step.pseudo_labels(probabilities_UC, sure_by_class(thresholds_C))
-        items = step.group.gathered(step.minibatch.items).cpu()
-        confidence, classes = step.group.gathered(probabilities_UC).cpu().max(dim=1)
+        items = step.group.gather(step.minibatch.items).cpu()
+        confidence, classes = step.group.gather(probabilities_UC).cpu().max(dim=1)
         sure = confidence >= self.threshold
         # By NumPy: of an item that occurs twice, the last class stays.
         selected_N.numpy()[items[sure].numpy()] = classes[sure].numpy()
-        return pseudo.reporting("mean-threshold", thresholds_C.mean())
+        return pseudo.with_figure("mean-threshold", thresholds_C.mean())

@@ -68,10 +68,10 @@ class FreeMatch(Consistency):
 
     def pseudo_labels(self, step: Step, probabilities_UC: Tensor) -> PseudoLabels:
         """Return the most probable class of each item, if it is sure enough for it."""
-        self.remember(step.memory, step.group.gathered(probabilities_UC).cpu())
+        self.remember(step.memory, step.group.gather(probabilities_UC).cpu())
         thresholds_C = self.thresholds(step.memory)
         pseudo = step.pseudo_labels(probabilities_UC, sure_by_class(thresholds_C))
-        return pseudo.reporting("mean-threshold", thresholds_C.mean())
+        return pseudo.with_figure("mean-threshold", thresholds_C.mean())
 
     def other_terms(
         self, step: Step, outputs: Outputs, pseudo: PseudoLabels

@@ -74,7 +74,7 @@ class PseudoLabels:
         """The share that counts, and all figures."""
         return {"kept": self.keeps.float().mean(), **self.figures}
 
-    def reporting(self, name: str, figure: Tensor) -> "PseudoLabels":
+    def with_figure(self, name: str, figure: Tensor) -> "PseudoLabels":
         """Return the same with another figure."""
         return replace(self, figures={**self.figures, name: figure})
 
@@ -167,7 +167,7 @@ class Step:
             return PseudoLabels(probabilities_UC, is_sure(probabilities_UC))
         return self.alignment.pseudo_labels(self, probabilities_UC, is_sure)
 
-    def ramped(self, share: float) -> float:
+    def ramp_factor(self, share: float) -> float:
         """Return how much of its weight a loss has: it grows from 0 to 1, then stays.
 
         Linear, over a share of all steps, as in the code of Berthelot et al. (2019).

@@ -99,7 +99,7 @@ class Linear(DirectLearner):
             shares = torch.tensor(self.shares, dtype=torch.float64)
         known = torch.arange(len(labels))  # the labeled items come first
         problem = LinearProblem(self, scaled, shares[seen])
-        weight, bias = problem.solution(known, numbers, rng.stream(key, "folds"))
+        weight, bias = problem.solve(known, numbers, rng.stream(key, "folds"))
         layer = network.head
         with torch.no_grad():
             layer.weight.zero_()
@@ -118,7 +118,7 @@ class Linear(DirectLearner):
         known = torch.arange(most)
         shares = torch.ones(min(num_classes, len(known)), dtype=torch.float64)
         problem = LinearProblem(self, rows / (2 * width) ** 0.5, shares)
-        problem.solution(known, labels[known], draws)
+        problem.solve(known, labels[known], draws)
         return min(num_items, _MOST_ITEMS) / num_rows
 
 
@@ -132,7 +132,7 @@ class LinearProblem:
     shares: Tensor
     """How much each class counts, shape (C,)."""
 
-    def solution(self, known: Tensor, labels: Tensor, generator: Generator) -> Layer:
+    def solve(self, known: Tensor, labels: Tensor, generator: Generator) -> Layer:
         """Return the layer that is fitted as the settings say, or as seems better.
 
         Args:
@@ -147,13 +147,13 @@ class LinearProblem:
         is_all_known = len(known) == len(self.rows)
         is_decided = len(self.shares) == 1 or not self.settings.pool_weight
         if mode == "ignore" or is_all_known or is_decided:
-            return self.fitted(known, labels)
+            return self.fit(known, labels)
         graph = neighbor_graph(self.rows, _NUM_NEIGHBORS)
         if mode == "use" or self._pool_helps(graph, known, labels, generator):
-            return self.fitted(known, labels, graph)
-        return self.fitted(known, labels)
+            return self.fit(known, labels, graph)
+        return self.fit(known, labels)
 
-    def fitted(
+    def fit(
         self, known: Tensor, labels: Tensor, graph: NeighborGraph | None = None
     ) -> Layer:
         """Return the layer that fits the labels and, by a graph, the rest of the pool.
@@ -165,10 +165,10 @@ class LinearProblem:
         weights = len(labels) * each[labels]
         rows, one_hot = self.rows[known], F.one_hot(labels, len(self.shares)).double()
         if graph is None:
-            return logistic(rows, one_hot, weights, self.settings.penalty)
+            return fit_logistic(rows, one_hot, weights, self.settings.penalty)
         is_rest = torch.ones(len(self.rows), dtype=torch.bool)
         is_rest[known] = False
-        believed = spread(graph, known, labels)[is_rest]
+        believed = spread_labels(graph, known, labels)[is_rest]
         believed = believed.pow(_SHARPNESS)
         believed = (believed / believed.sum(dim=1, keepdim=True)).clamp(_LEAST_SHARE)
         believed /= believed.sum(dim=1, keepdim=True)
@@ -176,7 +176,7 @@ class LinearProblem:
             wanted = targets.from_shares(self.shares, len(believed))
             believed = darp.solve(believed, wanted, capacity=None).refined
         share = self.settings.pool_weight / len(believed)
-        return logistic(
+        return fit_logistic(
             torch.cat([rows, self.rows[is_rest]]),
             torch.cat([one_hot, believed]),
             torch.cat([weights, believed.new_full((len(believed),), share)]),
@@ -210,7 +210,7 @@ class LinearProblem:
                     kept = (known[~out], labels[~out])
                     right_with, right_without = (
                         F.linear(self.rows[known[out]], *layer).argmax(1) == labels[out]
-                        for layer in (self.fitted(*kept, graph), self.fitted(*kept))
+                        for layer in (self.fit(*kept, graph), self.fit(*kept))
                     )
                     only_with += int((right_with & ~right_without).sum())
                     only_without += int((right_without & ~right_with).sum())
@@ -236,7 +236,7 @@ def neighbor_graph(rows: Tensor, num_neighbors: int) -> NeighborGraph:
     return NeighborGraph(nodes, reach_M, one_way + one_way.T)
 
 
-def spread(graph: NeighborGraph, labeled: Tensor, labels: Tensor) -> Tensor:
+def spread_labels(graph: NeighborGraph, labeled: Tensor, labels: Tensor) -> Tensor:
     """Return class shares of all items, from labels that flow along the edges.
 
     As :mod:`fewlabels.training.spreading`, but for the weights of the edges. How many
@@ -258,7 +258,9 @@ def spread(graph: NeighborGraph, labeled: Tensor, labels: Tensor) -> Tensor:
     return torch.from_numpy(shares_MC[graph.nodes.node_of])
 
 
-def logistic(rows: Tensor, targets: Tensor, weights: Tensor, penalty: float) -> Layer:
+def fit_logistic(
+    rows: Tensor, targets: Tensor, weights: Tensor, penalty: float
+) -> Layer:
     """Return weight and bias of the linear layer of least penalized cross-entropy.
 
     What is minimized is the sum over rows of weight times cross-entropy, plus half the

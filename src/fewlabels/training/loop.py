@@ -14,7 +14,7 @@ from fewlabels.errors import TrainingError
 from fewlabels.models import Network, dropout
 from fewlabels.training.devices import OnCheckpoint, ProcessGroup
 from fewlabels.training.learner import Learner, LearningNetwork, Loss, Step
-from fewlabels.training.minibatches import Minibatch, Minibatcher, prepared
+from fewlabels.training.minibatches import Minibatch, Minibatcher, prefetch_minibatches
 from fewlabels.training.optimization import AveragedNetwork, cyclic_factor, sgd
 from fewlabels.training.schedule import Schedule
 from fewlabels.training.workspace import SavedState
@@ -62,7 +62,7 @@ class Stepper:
         self.minibatcher = Minibatcher(
             task.views, learner.views, learner.mu, task.pool, schedule, task.key, group
         )
-        self.module = group.wrapped(self.learning)
+        self.module = group.wrap(self.learning)
         self.optimizer = sgd(
             self.learning, self.learning_rate, schedule.momentum, schedule.weight_decay
         )
@@ -148,7 +148,9 @@ def run_steps(
         depth = 0 if group.device.type == "cpu" else _PREFETCH_ON_GPU
     since, at = start, time.perf_counter()
     with (
-        closing(prepared(stepper.minibatcher.at, start, total, depth)) as minibatches,
+        closing(
+            prefetch_minibatches(stepper.minibatcher.at, start, total, depth)
+        ) as minibatches,
         progress.track("Training", total, done=start) as advance,
     ):
         for step, minibatch in enumerate(minibatches, start):

@@ -96,15 +96,15 @@ class Minibatcher:
     def _labeled(self) -> Tensor:
         items = self.pool.labeled
         if self.schedule.balances_classes:
-            return oversampled(items, self.pool.labels[items])
+            return oversample(items, self.pool.labels[items])
         return items
 
     def _items(self, items: Tensor, ratio: int, purpose: str, step: int) -> Tensor:
         size = ratio * self.schedule.minibatch_size
-        return self.group.share(drawn_items(items, size, self.key, purpose, step))
+        return self.group.share(draw_items(items, size, self.key, purpose, step))
 
 
-def drawn_items(items: Tensor, size: int, key: int, purpose: str, step: int) -> Tensor:
+def draw_items(items: Tensor, size: int, key: int, purpose: str, step: int) -> Tensor:
     """Return the items of one step of endless shuffled passes, cut into minibatches.
 
     Few labels simply repeat inside a minibatch, and no item is ever more than one pass
@@ -128,11 +128,11 @@ def drawn_items(items: Tensor, size: int, key: int, purpose: str, step: int) -> 
     return items[order[start : start + size]]
 
 
-def oversampled(indices: Tensor, labels: Tensor) -> Tensor:
+def oversample(indices: Tensor, labels: Tensor) -> Tensor:
     """Return the indices with those of rarer classes repeated, all classes alike.
 
     Example:
-        >>> oversampled(torch.tensor([4, 6, 7]), torch.tensor([0, 1, 1])).tolist()
+        >>> oversample(torch.tensor([4, 6, 7]), torch.tensor([0, 1, 1])).tolist()
         [4, 4, 6, 7]
     """
     members = [indices[labels == number] for number in sorted(set(labels.tolist()))]
@@ -146,7 +146,7 @@ def _shuffled(num_items: int, key: int, purpose: str, number: int) -> Tensor:
     return torch.randperm(num_items, generator=rng.stream(key, purpose, number))
 
 
-def prepared(
+def prefetch_minibatches(
     make: Callable[[int], Minibatch], start: int, stop: int, depth: int
 ) -> Generator[Minibatch]:
     """Yield the minibatches of some steps, up to ``depth`` of them prepared ahead.

@@ -1,4 +1,4 @@
-"""MixMatch: guessed labels, sharpened, and mixtures of all items.
+"""MixMatch: guessed labels, sharpen, and mixtures of all items.
 
 Berthelot et al., "MixMatch: A Holistic Approach to Semi-Supervised Learning" (NeurIPS
 2019).
@@ -29,7 +29,7 @@ class MixMatch(Learner):
     mu: Count = 2
     """Unlabeled items for each labeled one in a step."""
     temperature: Annotated[float, Limits(at_least=1e-3)] = 0.5
-    """Exponent by which guesses are sharpened, inverted (T)."""
+    """Exponent by which guesses are sharpen, inverted (T)."""
     mixup: Weight = 0.75
     """Both parameters of the Beta distribution of the mixtures (alpha); 0: none."""
     consistency_weight: Weight = 75.0
@@ -48,18 +48,18 @@ class MixMatch(Learner):
         with torch.no_grad():
             views = step.outputs("weak_0", "weak_1")
             guesses = torch.stack([view.logits.softmax(dim=1) for view in views])
-        pseudo = step.pseudo_labels(guesses.mean(dim=0), always)
-        target_UC = sharpened(pseudo.probabilities, self.temperature)
-        labeled, (logits, targets) = mixture(
+        pseudo = step.pseudo_labels(guesses.mean(dim=0), keep_all)
+        target_UC = sharpen(pseudo.probabilities, self.temperature)
+        labeled, (logits, targets) = predict_mixture(
             step, ["weak_0", "weak_1"], target_UC, self.mixup
         )
         supervised = F.cross_entropy(*labeled)
         consistency = F.mse_loss(logits.softmax(dim=1), targets)
-        weight = self.consistency_weight * step.ramped(self.ramp_up)
+        weight = self.consistency_weight * step.ramp_factor(self.ramp_up)
         return Loss.of(supervised, consistency, weight, pseudo.figures)
 
 
-def mixture(
+def predict_mixture(
     step: Step, names: Sequence[str], target_UC: Tensor, concentration: float
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Mix labeled items and views of unlabeled ones, and show them to the network.
@@ -68,7 +68,7 @@ def mixture(
         step: The step.
         names: Views of the unlabeled items.
         target_UC: What each of these shall be taken for.
-        concentration: How items are mixed; see :func:`mixed`.
+        concentration: How items are mixed; see :func:`mix_up`.
 
     Returns:
         Logits and mixed targets, of the labeled items and of the views.
@@ -77,19 +77,19 @@ def mixture(
     inputs = [step.as_input(minibatch.views[name]) for name in ("labeled", *names)]
     known_BC = F.one_hot(minibatch.labels, num_classes).to(target_UC)
     targets = torch.cat([known_BC, *[target_UC] * len(names)])
-    mixed_inputs, mixed_targets = mixed(
+    mixed_inputs, mixed_targets = mix_up(
         torch.cat(inputs), targets, concentration, step.stream("mixture")
     )
     logits, num = step.network(mixed_inputs).logits, len(known_BC)
     return (logits[:num], mixed_targets[:num]), (logits[num:], mixed_targets[num:])
 
 
-def always(probabilities_UC: Tensor) -> Tensor:
+def keep_all(probabilities_UC: Tensor) -> Tensor:
     """Say that every guess counts."""
     return probabilities_UC.new_ones(len(probabilities_UC))
 
 
-def sharpened(probabilities_nC: Tensor, temperature: float) -> Tensor:
+def sharpen(probabilities_nC: Tensor, temperature: float) -> Tensor:
     """Return probabilities to the power of 1 / temperature, with sum one again (Eq. 7).
 
     By logarithms: a small power of a small number would be zero in every class.
@@ -98,7 +98,7 @@ def sharpened(probabilities_nC: Tensor, temperature: float) -> Tensor:
     return (logarithms_nC / temperature).softmax(dim=1)
 
 
-def mixed(
+def mix_up(
     inputs_n: Tensor, targets_nC: Tensor, concentration: float, generator: Generator
 ) -> tuple[Tensor, Tensor]:
     """Return inputs, each mixed with a random other one, and targets likewise.

@@ -49,7 +49,7 @@ class PiModel(Learner):
             taught_UC = self.taught(step).softmax(dim=1)
         supervised = F.cross_entropy(labeled.logits, step.minibatch.labels)
         consistency = F.mse_loss(student.logits.softmax(dim=1), taught_UC)
-        weight = self.consistency_weight * step.ramped(self.ramp_up)
+        weight = self.consistency_weight * step.ramp_factor(self.ramp_up)
         return Loss.of(supervised, consistency, weight)
 
     def taught(self, step: Step) -> Tensor:

@@ -49,7 +49,7 @@ class PseudoLabel(Learner):
         pseudo = self.pseudo_labels(step, weak.logits.detach().softmax(dim=1))
         supervised = F.cross_entropy(labeled.logits, step.minibatch.labels)
         consistency = consistency_loss(weak.logits, pseudo.classes, pseudo.keeps)
-        weight = self.consistency_weight * step.ramped(self.ramp_up)
+        weight = self.consistency_weight * step.ramp_factor(self.ramp_up)
         return Loss.of(supervised, consistency, weight, pseudo.rates)
 
     def pseudo_labels(self, step: Step, probabilities_UC: Tensor) -> PseudoLabels:

@@ -17,9 +17,9 @@ from torch import Tensor
 from fewlabels.errors import Count, UsageError, Weight
 from fewlabels.pool import Pool
 from fewlabels.training import targets
-from fewlabels.training.alignment import aligned
+from fewlabels.training.alignment import align
 from fewlabels.training.learner import Loss, PseudoLabels, Step
-from fewlabels.training.mixmatch import MixMatch, always, mixture, sharpened
+from fewlabels.training.mixmatch import MixMatch, keep_all, predict_mixture, sharpen
 from fewlabels.training.views import View
 
 _REMEMBERED = 128
@@ -81,12 +81,12 @@ class ReMixMatch(MixMatch):
         turns_U = torch.randint(_QUARTERS, (len(strong),), generator=draws)
         turns_U = turns_U.to(strong.device)
         weak, anchored, turned = step.outputs(
-            "weak", strong, turned_by(strong, turns_U)
+            "weak", strong, rotate_quarters(strong, turns_U)
         )
         pseudo = self.pseudo_labels(step, weak.logits.detach().softmax(dim=1))
-        target_UC = sharpened(pseudo.probabilities, self.temperature)
+        target_UC = sharpen(pseudo.probabilities, self.temperature)
         names = ["strong_0", "strong_1", "weak"]
-        labeled, others = mixture(step, names, target_UC, self.mixup)
+        labeled, others = predict_mixture(step, names, target_UC, self.mixup)
         figures = {
             "supervised": F.cross_entropy(*labeled),
             "consistency": F.cross_entropy(*others),
@@ -97,7 +97,7 @@ class ReMixMatch(MixMatch):
         unlabeled = unlabeled + self.anchor_weight * figures["anchored"]
         return Loss(
             figures["supervised"]
-            + step.ramped(self.ramp_up) * unlabeled
+            + step.ramp_factor(self.ramp_up) * unlabeled
             + self.rotation_weight * figures["rotation"],
             {**figures, **pseudo.figures},
         )
@@ -105,21 +105,21 @@ class ReMixMatch(MixMatch):
     def pseudo_labels(self, step: Step, probabilities_UC: Tensor) -> PseudoLabels:
         """Return guesses, aligned to the shares of the labels or as is chosen."""
         past_MC = step.memory["predictions"]
-        pseudo = step.pseudo_labels(probabilities_UC, always)
+        pseudo = step.pseudo_labels(probabilities_UC, keep_all)
         if step.alignment is None:
             pool = step.pool
             shares_C: Tensor | float = 1 / pool.num_classes
             if not step.schedule.balances_classes:  # as frequent as among the labels
                 labels = pool.labels[pool.labeled]
                 shares_C = targets.from_labels(labels, pool.num_classes, 1)
-            guess_UC = aligned(probabilities_UC, shares_C, past_MC.mean(dim=0))
+            guess_UC = align(probabilities_UC, shares_C, past_MC.mean(dim=0))
             pseudo = PseudoLabels(guess_UC, pseudo.keeps)
-        now_C = step.group.gathered(probabilities_UC).cpu().mean(dim=0)
+        now_C = step.group.gather(probabilities_UC).cpu().mean(dim=0)
         past_MC[step.number % _REMEMBERED] = now_C
         return pseudo
 
 
-def turned_by(images_n: Tensor, turns_n: Tensor) -> Tensor:
+def rotate_quarters(images_n: Tensor, turns_n: Tensor) -> Tensor:
     """Return each image turned by its number of quarters, counterclockwise."""
     turned_n = images_n.clone()
     for turns in range(1, _QUARTERS):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fewlabels.errors import Share, Weight
 from fewlabels.pool import Pool
-from fewlabels.training.alignment import aligned
+from fewlabels.training.alignment import align
 from fewlabels.training.fixmatch import Consistency
 from fewlabels.training.learner import PseudoLabels, Step
 
@@ -55,12 +55,12 @@ class SoftMatch(Consistency):
     def pseudo_labels(self, step: Step, probabilities_UC: Tensor) -> PseudoLabels:
         """Return the most probable class of each item, and how much it counts."""
         memory = step.memory
-        rows = step.group.gathered(probabilities_UC).cpu()
+        rows = step.group.gather(probabilities_UC).cpu()
         self._follow(memory, "predictions", rows.mean(dim=0))
 
         def confidence(rows_UC: Tensor) -> Tensor:
             mean_C = memory["predictions"]
-            return aligned(rows_UC, 1 / len(mean_C), mean_C).amax(dim=1)
+            return align(rows_UC, 1 / len(mean_C), mean_C).amax(dim=1)
 
         sure = confidence(rows)
         self._follow(memory, "confidence", sure.mean())
@@ -69,7 +69,7 @@ class SoftMatch(Consistency):
         pseudo = step.pseudo_labels(
             probabilities_UC, lambda rows: self.weights(memory, confidence(rows))
         )
-        return pseudo.reporting("mean-confidence", memory["confidence"].mean())
+        return pseudo.with_figure("mean-confidence", memory["confidence"].mean())
 
     def weights(self, memory: Mapping[str, Tensor], confidence_U: Tensor) -> Tensor:
         """Return how much each counts, from 0 to 1 (Eq. 7)."""

@@ -131,13 +131,13 @@ class Training:
             def notify(step: int, network: Network) -> None:
                 on_checkpoint(step, task.classifier(network))
 
-            network = task.untrained()
+            network = task.build_network()
             if not len(pool.labeled):
                 notify(0, network)
-            elif task.restores(network):
+            elif task.restore(network):
                 notify(self.num_steps or 1, network)
             else:
-                network = task.trained(network, notify)
+                network = task.run(network, notify)
             return task.classifier(network)
 
     def restored(
@@ -145,8 +145,8 @@ class Training:
     ) -> Classifier | None:
         """Return what :meth:`fit` finished earlier, without ever training."""
         task = TrainingTask.of(self, pool, generator, workspace)
-        network = task.untrained()
-        if len(pool.labeled) and not task.restores(network):
+        network = task.build_network()
+        if len(pool.labeled) and not task.restore(network):
             return None
         return task.classifier(network)
 
@@ -190,7 +190,7 @@ class TrainingTask:
         """Return a network as a classifier of the pool's images."""
         return self.views.classifier(network, self.pool.num_classes)
 
-    def untrained(self) -> Network:
+    def build_network(self) -> Network:
         """Return the network before the first step, in evaluation mode."""
         learner = self.training.learner
         if not isinstance(learner, Learner):
@@ -209,13 +209,13 @@ class TrainingTask:
         self.views.begin(network)
         return network.eval()
 
-    def trained(self, network: Network, on_checkpoint: OnCheckpoint) -> Network:
+    def run(self, network: Network, on_checkpoint: OnCheckpoint) -> Network:
         """Train an untrained network, in steps or at once, and save it."""
         learner = self.training.learner
         if isinstance(learner, Learner):
             self.views.prepare({view.kind for view in learner.views.values()})
             with progress.handle_cancellation():
-                network = devices.trained(self, network, on_checkpoint)
+                network = devices.train_on_devices(self, network, on_checkpoint)
                 self._save(network)
         else:
             learner.solve(network, self.views, self.pool, self.key)
@@ -223,7 +223,7 @@ class TrainingTask:
             on_checkpoint(1, network)
         return network
 
-    def restores(self, network: Network) -> bool:
+    def restore(self, network: Network) -> bool:
         """Fill ``network`` with the finished training, if there is one."""
         folder = self.workspace
         return folder is not None and workspaces.restore(network, folder, self._mark)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.training.darp import twin
 
 from fewlabels.rng import stream
-from fewlabels.training.darp import masked
+from fewlabels.training.darp import mask
 
 
 @given(
@@ -22,14 +22,14 @@ def test_agrees_with_sorting(seed, num_rows, levels, capacity):
     target = torch.rand(3, generator=generator).double()
     target *= num_rows / target.sum()
     expected = twin.masked(rows.tolist(), target.tolist(), capacity)
-    assert masked(rows, target, capacity).tolist() == expected
+    assert mask(rows, target, capacity).tolist() == expected
 
 
 def test_rounding_takes_no_place_away():
     target = torch.tensor([49.999999999, 2.4999, 0.4], dtype=torch.float64)
     rows = torch.rand(500, 3, generator=stream(0))
-    assert (masked(rows, target, 2.0) > 0).sum(dim=0).tolist() == [100, 4, 0]
-    assert (masked(rows[:60], target, 2.0) > 0).sum(dim=0).tolist() == [60, 4, 0]
+    assert (mask(rows, target, 2.0) > 0).sum(dim=0).tolist() == [100, 4, 0]
+    assert (mask(rows[:60], target, 2.0) > 0).sum(dim=0).tolist() == [60, 4, 0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -37,7 +37,7 @@ def test_rounding_takes_no_place_away():
 def test_the_type_is_kept_and_the_input_left_alone(dtype, columns):
     rows = torch.tensor([[0.5, 0.5], [0.25, 0.75]], dtype=dtype)[:, :columns]
     before = rows.tolist()
-    kept = masked(rows, torch.ones(columns).double(), 1.0)
+    kept = mask(rows, torch.ones(columns).double(), 1.0)
     assert kept.dtype == dtype
     assert kept.tolist() == [[0.5, 0.0][:columns], [0.0, 0.75][:columns]]
     assert rows.tolist() == before

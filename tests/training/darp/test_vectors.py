@@ -60,13 +60,13 @@ def test_rounds_come_near_as_fast_as_exact_roots_do(rounds, difference):
 
 
 def test_what_masking_keeps():
-    kept = darp.masked(EXAMPLE, TWO_EACH, 2.0) > 0
+    kept = darp.mask(EXAMPLE, TWO_EACH, 2.0) > 0
     rows = ["".join(str(int(entry)) for entry in row) for row in kept.tolist()]
     assert rows == ["111", "111", "100", "011", "010", "101"]
 
 
 def test_what_the_code_begins_with():
-    kept = darp.masked(EXAMPLE, TWO_EACH, 2.0)
+    kept = darp.mask(EXAMPLE, TWO_EACH, 2.0)
     scales = (2 + 1e-6) / (kept.sum(dim=0) + 1e-6)
     expected = torch.tensor([0.72727283, 1.59999952, 2.66666444], dtype=torch.float64)
     torch.testing.assert_close(scales, expected, rtol=0, atol=1e-8)
