@@ -9,7 +9,7 @@ seen by EfficientNet-Lite0 at 96 x 96 pixels (embedded once, and kept in the fil
 scikit-learn's digits, seen as pixels. Rules, on the same labels:
 
 * before: left out with a fifth of all, another class has a probability of 0.6 or more;
-* now: :func:`fewlabels.web.guessing.out_of_fold` and ``likely_errors``, as many as the
+* now: :func:`fewlabels.web.guesses.out_of_fold` and ``likely_errors``, as many as the
   page shows at first, and all;
 * two filters of cleanlab on the same probabilities: its default and
   ``confident_learning``.
@@ -36,7 +36,7 @@ from fewlabels.experiments.evaluation.label_errors import likely_errors
 from fewlabels.models.efficientnet import efficientnet_lite0
 from fewlabels.models.embedding import embedded
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
-from fewlabels.web.guessing import HEAD, num_at_once, out_of_fold
+from fewlabels.web.guesses import HEAD, num_at_once, out_of_fold
 
 RESULT = Path(__file__).parent / "results" / "label_errors.json"
 NUM_ROWS, NUM_ITEMS, NUM_LABELS, NUM_WRONG, NUM_SEEDS = 6_000, 2_000, 200, 6, 20

@@ -27,7 +27,7 @@ def served(tmp_path, monkeypatch):
             options["on_created"](work.begin(str(place), **wish, allow_code=allowed))
         found.append((place, options))
 
-    monkeypatch.setattr("fewlabels.web.serving.serve", serve)
+    monkeypatch.setattr("fewlabels.web.server.serve", serve)
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     return found

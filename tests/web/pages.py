@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 from fewlabels.web.background import Background
 from fewlabels.web.guard import Guard
 from fewlabels.web.keys import Keys
-from fewlabels.web.serving import guarded
+from fewlabels.web.server import guarded
 
 TOKEN = "a token for the tests alone"
 HEADERS = {"x-fewlabels": "1"}

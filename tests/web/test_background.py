@@ -15,12 +15,12 @@ def test_a_training_that_is_asked_for_as_one_ends_is_not_forgotten(
     tmp_path, monkeypatch
 ):
     begun, background = [], Background(tmp_path)
-    is_free = background._is_free
-    assert is_free("training")  # and so one is under way
+    reserve = background._reserve
+    assert reserve("training")  # and so one is under way
 
     def ends_meanwhile(name):
-        monkeypatch.setattr(background, "_is_free", is_free)
-        assert not is_free(name)
+        monkeypatch.setattr(background, "_reserve", reserve)
+        assert not reserve(name)
         background._watch(name, Over(), None)
         return False
 
@@ -29,6 +29,6 @@ def test_a_training_that_is_asked_for_as_one_ends_is_not_forgotten(
         return Over()
 
     monkeypatch.setattr(module, "start", start)
-    monkeypatch.setattr(background, "_is_free", ends_meanwhile)
+    monkeypatch.setattr(background, "_reserve", ends_meanwhile)
     background.train()
     assert begun == ["fewlabels.projects.jobs:train"]

@@ -12,10 +12,10 @@ from fastapi.testclient import TestClient
 from tests.web.pages import HEADERS, TOKEN, uuid
 
 from fewlabels.errors import UsageError
-from fewlabels.web import serving
+from fewlabels.web import server as server_module
 from fewlabels.web.guard import MOST_BYTES
 from fewlabels.web.keys import Keys
-from fewlabels.web.serving import check_reach
+from fewlabels.web.server import check_reach
 
 
 def stranger(browser, address="http://127.0.0.1:8800"):
@@ -75,7 +75,7 @@ def test_the_printed_address_holds_any_token(project):
     token = "a token & more #1+é of /16"
     keys = Keys.of(project.folder, token)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = serving._address("127.0.0.1", listener, keys.token)
+        address = server_module._address("127.0.0.1", listener, keys.token)
     assert parse_qs(urlsplit(address).query) == {"token": [token]}
 
 
@@ -198,7 +198,7 @@ def test_no_address_with_the_token_reaches_the_browser_or_its_history(
         seen["mode"] = path.stat().st_mode & 0o777
 
     monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: None)
-    serving.serve(project.folder, on_ready=ready)
+    server_module.serve(project.folder, on_ready=ready)
     (token,) = parse_qs(urlsplit(seen["address"]).query)["token"]
     assert token not in seen["text"]
     assert seen["token"]["token"] != [token]

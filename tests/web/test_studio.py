@@ -9,7 +9,7 @@ from tests.projects.toy import begin, num_events, truth
 from tests.web.pages import TOKEN, Browser
 
 from fewlabels.experiments.settings import Choice
-from fewlabels.web import guessing
+from fewlabels.web import guesses
 
 HEAD = Choice(name="frozen-linear", options={"encoder": "pixels"})
 CONFIG = (
@@ -32,7 +32,7 @@ class Studio:
         self.background = self.browser.guard.app.state.background
 
         def ask(what, **arguments):
-            call = getattr(guessing, what)
+            call = getattr(guesses, what)
             return call(str(project.folder), allow_code=False, **arguments)
 
         self.background.ask = ask

@@ -12,7 +12,7 @@ from tests.web.pages import Browser, uuid
 from fewlabels.errors import StoreError, UnknownNameError, UsageError
 from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
-from fewlabels.web import guessing
+from fewlabels.web import guesses
 
 HEAD = Choice(name="frozen-linear", options={"encoder": "pixels"})
 
@@ -39,7 +39,7 @@ def begun(tmp_path_factory):
 @pytest.fixture
 def project(begun, tmp_path):
     shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
-    guessing._last.clear()
+    guesses._last.clear()
     with Project.open(tmp_path / "project") as project:
         yield project
 
@@ -51,11 +51,11 @@ def truth(item):
 def wall(project, **wish):
     options = {"name": None, "like": None, "count": 60, "without": []}
     options["order"] = "surest"
-    return guessing.wall(str(project.folder), allow_code=False, **(options | wish))
+    return guesses.wall(str(project.folder), allow_code=False, **(options | wish))
 
 
 def looks(project):
-    return guessing.second_looks(str(project.folder), allow_code=False)
+    return guesses.second_looks(str(project.folder), allow_code=False)
 
 
 def test_the_wall_shows_what_nobody_has_spoken_of_surest_first(project):
@@ -68,7 +68,7 @@ def test_the_wall_shows_what_nobody_has_spoken_of_surest_first(project):
     sure = [one["sure"] for one in even["tiles"]]
     assert sure == sorted(sure, reverse=True)
     assert even["num_all"] + wall(project, name="odd")["num_all"] == 30 - len(spoken)
-    told = guessing.guess(str(project.folder), allow_code=False)
+    told = guesses.guess(str(project.folder), allow_code=False)
     assert told["counts"] == [even["num_all"], wall(project, name="odd")["num_all"]]
     fewer = wall(project, name="even", count=2, without=items[:1])
     assert [one["item"] for one in fewer["tiles"]] == items[1:3]
@@ -181,7 +181,7 @@ def test_more_like_this_and_slips(project, monkeypatch):
     assert wrong.item in {one["item"] for one in found}
     told = next(one for one in found if one["item"] == wrong.item)
     assert (told["label"], told["other"]) == (other, truth(wrong.item))
-    monkeypatch.setattr(guessing, "_shares", None)  # the same labels: it is known
+    monkeypatch.setattr(guesses, "_shares", None)  # the same labels: it is known
     assert looks(project)["slips"] == found
 
 
@@ -230,7 +230,7 @@ def test_a_class_of_one_label_is_not_judged(project):
 def test_before_there_is_a_model_slips_are_not_computed(project):
     for verdict in project.store.verdicts():
         project.undo(annotator="ann", target=verdict.uuid)
-    none = {"slips": None, "doubts": [], "reason": guessing.NO_MODEL}
+    none = {"slips": None, "doubts": [], "reason": guesses.NO_MODEL}
     assert looks(project) == none
 
 
@@ -292,7 +292,7 @@ def test_likely_mistakes_are_what_the_model_is_least_sure_about(project):
     doubts = looks(project)["doubts"]
     every = sorted(wall(project)["tiles"], key=lambda one: one["sure"])
     assert [one["sure"] for one in doubts] == [
-        one["sure"] for one in every[: guessing.MOST_DOUBTS]
+        one["sure"] for one in every[: guesses.MOST_DOUBTS]
     ]
     audit = {o.item for o in project.store.rounds()[0].items if o.role == "audit"}
     assert not audit & {one["item"] for one in doubts}
@@ -302,7 +302,7 @@ def test_a_trained_network_does_not_keep_the_page_from_comparing_images(project)
     tiles = wall(project, name="odd")["tiles"]
     own = changed(project, trainer=QUICK)  # it has no features
     own.train()
-    assert guessing.guess(str(own.folder), allow_code=False)["by"] == "model-000"
+    assert guesses.guess(str(own.folder), allow_code=False)["by"] == "model-000"
     near = wall(own, like=tiles[0]["item"])["tiles"]
     assert near[0]["item"] == tiles[0]["item"]
     assert {truth(one["item"]) for one in near[: len(tiles) // 2]} == {"odd"}
@@ -312,7 +312,7 @@ def test_a_trained_network_does_not_keep_the_page_from_comparing_images(project)
 def test_guesses_follow_every_label_where_training_takes_no_steps(project):
     own = changed(project, trainer=Choice(name="spreading"))  # it has no features
     own.train()
-    assert guessing.guess(str(own.folder), allow_code=False)["by"] == "labels nearby"
+    assert guesses.guess(str(own.folder), allow_code=False)["by"] == "labels nearby"
     own.close()
 
 
@@ -323,7 +323,7 @@ def test_without_labels_there_is_no_guess(project):
         except UsageError:
             break
     folder = str(project.folder)
-    assert guessing.guess(folder, allow_code=False) == {"by": None, "counts": []}
+    assert guesses.guess(folder, allow_code=False) == {"by": None, "counts": []}
     assert wall(project)["tiles"] == []
 
 
@@ -334,7 +334,7 @@ def test_the_page_confirms_and_takes_back(project):
 
     def ask(what, **arguments):
         asked.append(what)
-        call = getattr(guessing, what)
+        call = getattr(guesses, what)
         return call(str(project.folder), allow_code=False, **arguments)
 
     background = browser.guard.app.state.background

@@ -87,7 +87,7 @@ def start(
         host: Address to listen at; others need --token.
     """
     check_installed("The page", "fastapi", "uvicorn", extra="web")
-    from fewlabels.web.serving import check_reach, serve
+    from fewlabels.web.server import check_reach, serve
 
     check_reach(host, token)
     terminal = Terminal(quiet)

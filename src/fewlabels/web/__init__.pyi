@@ -1,5 +1,5 @@
 from .app import make_app as make_app
 from .guard import Guard as Guard
 from .keys import Keys as Keys
-from .serving import serve as serve
+from .server import serve as serve
 from .session import Session as Session

@@ -22,7 +22,7 @@ _WORK = "fewlabels.web.work"
 _TRAIN = "fewlabels.projects.jobs:train"
 _FINISHED = "BudgetError"
 _UNLEARNED = "UnlearnedLabelsError"
-_GUESS = "fewlabels.web.guessing"
+_GUESS = "fewlabels.web.guesses"
 _MOST_SECONDS = 60.0  # for an answer that somebody waits for
 _MOST_WAITING = 4  # others than those have to be answered meanwhile
 _NO_START = (FewlabelsError, OSError, RuntimeError)  # no memory, no thread
@@ -156,7 +156,7 @@ class Background:
         """Return the result of a function of the model, as soon as it is known.
 
         Args:
-            what: A function of :mod:`fewlabels.web.guessing`.
+            what: A function of :mod:`fewlabels.web.guesses`.
             arguments: Its arguments.
 
         Returns:
@@ -274,7 +274,7 @@ class Background:
         then: Callable[[Event], object] | None = None,
     ) -> bool:
         """Do something quick when those before it are done; False: it is under way."""
-        if not self._is_free(name):
+        if not self._reserve(name):
             return False
 
         def work() -> None:
@@ -295,7 +295,7 @@ class Background:
         self, name: str, call: str, then: Callable[[Event], object] | None = None
     ) -> None:
         """Begin something long in a process of its own, unless it is under way."""
-        if not self._is_free(name):
+        if not self._reserve(name):
             return
         steps = 0 if name == "features" else _GIVES_WAY
         folder = {"folder": str(self._folder)}
@@ -305,8 +305,8 @@ class Background:
         except _NO_START as error:
             self._fail(name, error)
 
-    def _is_free(self, name: str) -> bool:
-        """Take the place of a job, unless it is taken."""
+    def _reserve(self, name: str) -> bool:
+        """Mark a job as running; return False if it runs already."""
         with self._lock:
             if self._is_closed or self._tasks[name]["status"] == "running":
                 return False

@@ -1,4 +1,4 @@
-"""What stands between the page and everybody else: each request passes here first.
+"""The guard: checks each request before anything else sees it.
 
 A server on this machine can be reached by every web page that its owner visits. So a
 request must name a host that is this machine (else a foreign name may have been made to
@@ -10,6 +10,7 @@ load nothing from elsewhere.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
@@ -95,37 +96,50 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
             return
         headers = _headers(scope)
-        extra: list[tuple[bytes, bytes]] = []
-        most = MOST_UPLOAD_BYTES if scope["path"] in UPLOADS else MOST_BYTES
         try:
-            if scope["path"] in PROGRAMS:
-                self._check_program(headers)
-                session, most = "program", MOST_PROGRAM_BYTES
-            else:
-                self._check_origin(scope, headers)
-                session = self._cookie(headers)
-                if not session:
-                    self._check_token(scope)
-                    session = self.keys.cookie()
-                    extra.append((b"set-cookie", self.keys.header(session).encode()))
-            _join(scope, session)
+            most, extra = self._admit(scope, headers)
             body = await self._body(headers, receive, most)
         except Refusal as refusal:
-            await _refuse(refusal, _dressed(send, ()))
+            await _refuse(refusal, _with_headers(send, ()))
             return
-        await self.app(scope, _replayed(body, receive), _dressed(send, extra))
+        await self.app(scope, _replay(body, receive), _with_headers(send, extra))
+
+    def _admit(
+        self, scope: Message, headers: dict[str, str]
+    ) -> tuple[int, list[tuple[bytes, bytes]]]:
+        """Check a request; return how large its body may be, and a new cookie."""
+        extra: list[tuple[bytes, bytes]] = []
+        most = MOST_UPLOAD_BYTES if scope["path"] in UPLOADS else MOST_BYTES
+        if scope["path"] in PROGRAMS:
+            self._check_program(headers)
+            session, most = "program", MOST_PROGRAM_BYTES
+        else:
+            self._check_origin(scope, headers)
+            session = self._cookie(headers)
+            if not session:
+                self._check_token(scope)
+                session = self.keys.cookie()
+                extra.append((b"set-cookie", self.keys.header(session).encode()))
+        if JOIN in scope and not scope[JOIN](session):
+            raise Refusal(503, "Too many connections are open; close some tabs.")
+        return most, extra
 
     def _check_program(self, headers: dict[str, str]) -> None:
-        """Raise unless a program that has the token calls; browsers tell themselves."""
+        """Raise unless a program that has the token calls; browsers are recognized."""
         self._check_host(headers)
-        if "origin" in headers or any(one.startswith("sec-fetch-") for one in headers):
+        names = (name for name in headers if name.startswith("sec-fetch-"))
+        if "origin" in headers or any(names):
             raise Refusal(403, "This address is not for browsers.")
         if not self.keys.is_password(headers.get("authorization", "")):
             raise Refusal(401, _FOR_PROGRAMS)
 
     def _check_host(self, headers: dict[str, str]) -> str:
-        host = headers.get("host", "")
-        if not self._is_here(host):
+        host, is_here = headers.get("host", ""), False
+        with suppress(ValueError):
+            name = (urlsplit(f"//{host}").hostname or "").lower()
+            is_named = name in LOOPBACK or name in self.hosts
+            is_here = is_named or (self.any_address and bool(ip_address(name)))
+        if not is_here:
             raise Refusal(403, "This name is not one of this machine.")
         return host
 
@@ -139,15 +153,6 @@ class Guard:
             raise Refusal(403, "The request comes from another site.")
         if scope["method"] not in _SAFE and HEADER not in headers:
             raise Refusal(403, f"A change needs the header {HEADER}.")
-
-    def _is_here(self, host: str) -> bool:
-        try:
-            name = (urlsplit(f"//{host}").hostname or "").lower()
-            if name in LOOPBACK or name in self.hosts:
-                return True
-            return self.any_address and bool(ip_address(name))
-        except ValueError:
-            return False
 
     def _cookie(self, headers: dict[str, str]) -> str:
         """Return the value of a valid cookie, and nothing if there is none."""
@@ -189,33 +194,25 @@ class Guard:
         return bytes(body)
 
 
-def _join(scope: Message, session: str) -> None:
-    """Count a connection to its session, or raise if the session has no room."""
-    if JOIN in scope and not scope[JOIN](session):
-        raise Refusal(503, "Too many connections are open; close some tabs.")
-
-
 def _is_link(scope: Message, headers: dict[str, str]) -> bool:
-    """Whether somebody followed a link to the first page, to see it in a tab."""
+    """Return whether somebody followed a link to the first page."""
     is_first = scope["path"] == "/" and scope["method"] == "GET"
     how = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
     return is_first and how == ("navigate", "document")
 
 
 def _headers(scope: Message) -> dict[str, str]:
-    """Return the headers by name; of one that comes twice, nothing that is believed."""
-    found: dict[str, str] = {}
-    pairs: Iterable[tuple[bytes, bytes]] = scope["headers"]
-    for name, value in pairs:
-        key = name.decode("latin-1").lower()
+    """Return the headers by name; values that come twice are joined, so not valid."""
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         joined = "; " if key == "cookie" else ", "
-        told = value.decode("latin-1")
-        found[key] = f"{found[key]}{joined}{told}" if key in found else told
-    return found
+        headers[key] = f"{headers[key]}{joined}{text}" if key in headers else text
+    return headers
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return what hands out a body that was read already, and then goes on."""
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a receiver that begins with a body that was read already."""
     parts: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
@@ -224,10 +221,10 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _dressed(send: Send, extra: Iterable[tuple[bytes, bytes]]) -> Send:
-    """Return what adds the headers that every answer has."""
+def _with_headers(send: Send, extra: Iterable[tuple[bytes, bytes]]) -> Send:
+    """Return a sender that adds the headers that every answer has."""
 
-    async def dressed(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             own = list(message.get("headers", ()))
             names = {name.lower() for name, _ in own}
@@ -236,7 +233,7 @@ def _dressed(send: Send, extra: Iterable[tuple[bytes, bytes]]) -> Send:
             message = {**message, "headers": [*own, *_HEADERS, *extra]}
         await send(message)
 
-    return dressed
+    return send_with_headers
 
 
 async def _refuse(refusal: Refusal, send: Send) -> None:

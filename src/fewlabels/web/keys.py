@@ -1,4 +1,4 @@
-"""Who may use the page: a token in an address becomes a cookie, signed by a key.
+"""Sign-in: a token in an address becomes a cookie, signed by a key.
 
 The token is new with each start, unless somebody chose one. The key stays in the
 project's folder, readable to its owner alone, so that a browser need not sign in again
@@ -31,7 +31,7 @@ _OTHERS = 0o077  # what anybody but the owner may do with a file
 
 @dataclass(frozen=True)
 class Keys:
-    """A token, and what signs cookies."""
+    """A token, and the key that signs cookies."""
 
     token: str
     key: bytes
@@ -54,37 +54,36 @@ class Keys:
                 f"The token has {len(token)} characters and could be guessed; give at "
                 f"least {LEAST_TOKEN}, such as {secrets.token_urlsafe(24)}."
             )
-        made = sha256(_kept(folder / KEY_FILE) + (token or "").encode()).digest()
-        return cls(token or secrets.token_urlsafe(24), made)
+        kept = _signing_key(folder / KEY_FILE)
+        key = sha256(kept + (token or "").encode()).digest()
+        return cls(token or secrets.token_urlsafe(24), key)
 
     @property
     def cookie_name(self) -> str:
         """Name of the cookie; browsers do not tell the ports of a host apart."""
-        return (
-            f"fewlabels-{blake2b(self.key, digest_size=4, person=b'name').hexdigest()}"
-        )
+        digest = blake2b(self.key, digest_size=4, person=b"name").hexdigest()
+        return f"fewlabels-{digest}"
 
     def ticket(self) -> str:
-        """Return what stands for the token once, within minutes, and is void then."""
-        made = secrets.token_urlsafe(24)
-        self._tickets[made] = time.monotonic() + _TICKET_SECONDS
-        return made
+        """Return what can be used once instead of the token, within five minutes."""
+        ticket = secrets.token_urlsafe(24)
+        self._tickets[ticket] = time.monotonic() + _TICKET_SECONDS
+        return ticket
 
     def is_token(self, given: str) -> bool:
-        """Return whether somebody brought the token, or a ticket, which is used up."""
+        """Return whether this is the token, or a ticket, which is then used up."""
         if hmac.compare_digest(given.encode(), self.token.encode()):
             return True
         return time.monotonic() < self._tickets.pop(given, 0.0)
 
     def is_password(self, authorization: str) -> bool:
-        """Return whether a header brings the token, as a password or by itself."""
-        kind, _, told = authorization.partition(" ")
-        given = told.strip() if kind.lower() == "bearer" else ""  # which no token is
+        """Return whether a header has the token, as a password or by itself."""
+        kind, _, value = authorization.partition(" ")
+        given = value.strip() if kind.lower() == "bearer" else ""  # which no token is
         if kind.lower() == "basic":
             with suppress(ValueError):  # no base64: then it is no password either
-                given = (
-                    b64decode(told.strip(), validate=True).decode().partition(":")[2]
-                )
+                pair = b64decode(value.strip(), validate=True).decode()
+                given = pair.partition(":")[2]
         return hmac.compare_digest(given.encode(), self.token.encode())
 
     def cookie(self, now: float | None = None) -> str:
@@ -101,7 +100,7 @@ class Keys:
         return int(until) > (time.time() if now is None else now)
 
     def header(self, cookie: str) -> str:
-        """Return what sets a cookie, hidden from scripts and other sites' requests."""
+        """Return the header of a cookie, hidden from scripts and other sites."""
         value = f"{self.cookie_name}={cookie}; Max-Age={_LIFETIME}; Path=/"
         return f"{value}; HttpOnly; SameSite=Strict"
 
@@ -109,14 +108,19 @@ class Keys:
         return hmac.new(self.key, until.encode(), sha256).hexdigest()
 
 
-def _kept(path: Path) -> bytes:
+def _signing_key(path: Path) -> bytes:
     """Return the key in a file; one that others may know or have made is replaced."""
-    found = _trusted(path)
-    if found is not None:
-        return found
-    made = secrets.token_bytes(_KEY_BYTES)
-    write_private(path, made)
-    return made
+    if not path.is_symlink():
+        with suppress(OSError), open_regular(path, _KEY_BYTES) as file:
+            state, key = os.fstat(file.fileno()), file.read()
+            is_ours = os.name == "nt" or (
+                state.st_uid == os.geteuid() and not state.st_mode & _OTHERS
+            )
+            if is_ours and len(key) == _KEY_BYTES:
+                return key
+    key = secrets.token_bytes(_KEY_BYTES)
+    write_private(path, key)
+    return key
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -124,18 +128,3 @@ def write_private(path: Path, content: bytes) -> None:
     with replace_file(path) as partial:
         partial.chmod(0o600)
         partial.write_bytes(content)
-
-
-def _trusted(path: Path) -> bytes | None:
-    """Return a whole key in a file that belongs to us alone; None otherwise."""
-    if path.is_symlink():
-        return None
-    try:
-        with open_regular(path, _KEY_BYTES) as file:
-            state, found = os.fstat(file.fileno()), file.read()
-    except OSError:  # there is none, or it is none
-        return None
-    is_ours = os.name == "nt" or (
-        state.st_uid == os.geteuid() and not state.st_mode & _OTHERS
-    )
-    return found if is_ours and len(found) == _KEY_BYTES else None

@@ -1,4 +1,4 @@
-"""What the page sends; whatever else comes is refused."""
+"""Messages of the page; all others are refused."""
 
 from typing import Annotated, Literal
 
@@ -10,6 +10,7 @@ Uuid = Annotated[
     str,
     Field(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"),
 ]
+ClassName = Annotated[str, Field(max_length=200)]
 Person = Annotated[str, Field(min_length=1, max_length=80)]
 Verb = Literal["label", "skip", "unsure", "change", "undo", "add_class"]
 
@@ -38,7 +39,7 @@ class Turn(_Message):
 class Wall(_Message):
     """A wish for images that the model takes for a class, or for some like one."""
 
-    name: Annotated[str, Field(max_length=200)] | None = None
+    name: ClassName | None = None
     order: Literal["doubt", "surest", "likely"] = "doubt"
     like: Name | None = None
     count: int = Field(default=60, ge=1, le=MOST_TILES)
@@ -48,7 +49,7 @@ class Wall(_Message):
 class Letters(_Message):
     """Which letter labels with which class."""
 
-    letters: dict[Annotated[str, Field(max_length=200)], str] = Field(max_length=26)
+    letters: dict[ClassName, str] = Field(max_length=26)
 
 
 class Confirmation(_Message):
@@ -56,7 +57,7 @@ class Confirmation(_Message):
 
     uuid: Uuid
     items: list[Name] = Field(min_length=1, max_length=MOST_TILES)
-    name: Annotated[str, Field(max_length=200)] | None = None
+    name: ClassName | None = None
     undoes: Uuid | None = None
     """The confirmation to take back, with the same images."""
 
@@ -86,7 +87,7 @@ class Action(_Message):
     uuid: Uuid
     verb: Verb
     item: Name | None = None
-    name: Annotated[str, Field(max_length=200)] | None = None
+    name: ClassName | None = None
     """Name of a class."""
     target: Uuid | None = None
     """The action that an undo takes back; None: the last one that holds."""

@@ -1,11 +1,11 @@
-"""What takes longer than a key press, done in processes of its own.
+"""Work that takes longer than a key press, done in processes of its own.
 
 The server itself never imports torch: it stays small, and no training can end it.
 """
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fewlabels import training
 from fewlabels.errors import FewlabelsWarning, count
@@ -15,9 +15,6 @@ from fewlabels.names import AllowCode, check_code
 from fewlabels.projects import Project
 from fewlabels.projects.models import NUM_TO_TELL_APART
 from fewlabels.projects.shares import UNKNOWN, assumed
-
-if TYPE_CHECKING:
-    from fewlabels.training.training import Training
 
 FIRST_IMAGES = 2_000
 """Images that are indexed before the first one is shown; the others follow behind."""
@@ -64,7 +61,8 @@ def prepare(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
 
     with Project.open(folder, allow_code=allow_code) as project, unwarned():
         num_images = len(project.index().files)
-        known = built_in(project)
+        chosen = project.chosen_trainer()
+        known = training.built_in(chosen.name, chosen.options)
         has_features = known is not None and known.inputs.has_features
         if known is not None and has_features:
             snapshot = project.snapshot()
@@ -120,7 +118,7 @@ def next_round(
 
 @startable
 def learn_first(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
-    """Train the first model, where that takes seconds; say if it need not be tried."""
+    """Train the first model, where that takes seconds; return whether it is done."""
     with Project.open(folder, allow_code=allow_code) as project, unwarned():
         if project.records() or project.trainer().num_steps is not None:
             return {"is_done": True}
@@ -162,12 +160,6 @@ def export(
     return {"folder": str(done.folder), "files": names, "message": str(done)}
 
 
-def built_in(project: Project) -> "Training | None":
-    """Return the training of a project; None if it was brought from outside."""
-    chosen = project.chosen_trainer()
-    return training.built_in(chosen.name, chosen.options)
-
-
 def _from_scratch(project: Project) -> Choice:
     """Return the trainer of a network from scratch, given shares that are known."""
     from fewlabels.projects.training_plan import from_scratch
@@ -182,5 +174,5 @@ def _can_learn(project: Project) -> bool:
 
 
 def unwarned() -> Any:
-    """Keep to ourselves what a terminal would be told; the page says it otherwise."""
+    """Silence warnings for a terminal; the page shows them in other ways."""
     return warnings.catch_warnings(action="ignore", category=FewlabelsWarning)

@@ -1,4 +1,4 @@
-"""What a model makes of all images, refreshed after every label.
+"""Predictions for all images, refreshed after every label.
 
 Where there are features, labels spread over their neighbors: that takes milliseconds,
 since the graph of the images is remembered. Where there are none, the latest model that
@@ -60,7 +60,7 @@ _BLOCK = 256
 
 @dataclass(frozen=True, eq=False)
 class Guess:
-    """What is believed of each image, given the labels of one moment."""
+    """The predicted classes of all images, given the labels of one moment."""
 
     snapshot: Snapshot
     pool: Pool
@@ -69,13 +69,13 @@ class Guess:
     shares: NDArray[np.float32]
     """Probabilities, shape (N, C)."""
     by: str
-    """Who guesses."""
+    """Name of the model."""
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
         """Images that may be confirmed, surest first: one of each group of copies."""
-        asked = {self.snapshot.positions[one.item] for one in self.snapshot.open}
-        left = [one for one in self.snapshot.candidates if one not in asked]
+        asked = {self.snapshot.positions[entry.item] for entry in self.snapshot.open}
+        left = [place for place in self.snapshot.candidates if place not in asked]
         free = np.asarray(left, dtype=np.int64)
         sureness = self.shares[free].max(axis=1)
         return free[np.argsort(-sureness, kind="stable")]
@@ -88,18 +88,30 @@ class Guess:
     @cached_property
     def slips(self) -> list[dict[str, Any]] | None:
         """Labels that are probably wrong, most probable first; None: not comparable."""
-        return None if self.head is None else _slips(self, self.head)
+        if self.head is None:
+            return None
+        pool, shares = self.pool, out_of_fold(self.head, self.pool)
+        labels = pool.labels[pool.labeled].numpy()
+        likeliest = shares.argmax(axis=1)
+        return [
+            {
+                "item": pool.ids[int(pool.labeled[place])],
+                "label": pool.classes[labels[place]],
+                "other": pool.classes[likeliest[place]],
+                "sure": round(float(shares[place].max()), 3),
+            }
+            for place in likely_errors(shares, labels)[:MOST_SLIPS].tolist()
+        ]
 
     def counts(self) -> list[int]:
-        """Return how many images that nobody has spoken of each class gets."""
-        found = self.classes[self.order]
-        counts = np.bincount(found, minlength=self.pool.num_classes)
-        return [int(count) for count in counts]
+        """Return how many images without an answer each class gets."""
+        predicted, size = self.classes[self.order], self.pool.num_classes
+        return list(map(int, np.bincount(predicted, minlength=size)))
 
     def tiles(
         self, places: NDArray[np.int64], number: int | None = None
     ) -> list[dict[str, Any]]:
-        """Return what a grid shows of some images: one class, or each the likeliest."""
+        """Return entries of a grid: of one class, or of each image's likeliest."""
         own = self.classes[places] if number is None else np.full_like(places, number)
         return [
             {
@@ -117,10 +129,10 @@ _last: dict[str, tuple[tuple[Any, ...], Guess | None]] = {}
 @startable
 def guess(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
     """Return how many images each class gets, as the labels are now."""
-    found = _guess(folder, allow_code)
-    if found is None:
+    current = _guess(folder, allow_code)
+    if current is None:
         return {"by": None, "counts": []}
-    return {"by": found.by, "counts": found.counts()}
+    return {"by": current.by, "counts": current.counts()}
 
 
 @startable
@@ -134,7 +146,7 @@ def wall(
     without: list[str],
     allow_code: AllowCode,
 ) -> dict[str, Any]:
-    """Return images that a model takes for one class, or that may be of it.
+    """Return images that a model predicts as one class, or that may be of it.
 
     Args:
         folder: The project's.
@@ -151,23 +163,23 @@ def wall(
         The images, and how many there are. Of near copies the first is among them, and
         none if one of them was looked at before.
     """
-    found = _guess(folder, allow_code)
-    if found is None:
+    guess = _guess(folder, allow_code)
+    if guess is None:
         return {"by": None, "tiles": [], "num_all": 0}
-    places = found.order[::-1] if order == "doubt" else found.order
-    classes = found.pool.classes
+    places = guess.order[::-1] if order == "doubt" else guess.order
+    classes = guess.pool.classes
     number = classes.index(name) if name in classes and like is None else None
     if like is not None:
-        places = _nearest(found, like)
+        places = _nearest(guess, like)
     elif number is not None and order == "likely":
-        places = places[np.argsort(-found.shares[places, number], kind="stable")]
+        places = places[np.argsort(-guess.shares[places, number], kind="stable")]
     elif number is not None:
-        places = places[found.classes[places] == number]
-    positions = found.snapshot.positions
+        places = places[guess.classes[places] == number]
+    positions = guess.snapshot.positions
     passed = np.array([positions[item] for item in without if item in positions], int)
     kept = places[~np.isin(places, passed)]
-    tiles = found.tiles(_distinct(found, kept, passed, count), number)
-    return {"by": found.by, "tiles": tiles, "num_all": len(kept)}
+    tiles = guess.tiles(_distinct(guess, kept, passed, count), number)
+    return {"by": guess.by, "tiles": tiles, "num_all": len(kept)}
 
 
 @startable
@@ -184,11 +196,12 @@ def second_looks(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
     guess = _guess(folder, allow_code)
     if guess is None:
         return {"slips": None, "doubts": [], "reason": NO_MODEL}
-    doubts = guess.tiles(guess.order[::-1][:MOST_DOUBTS])
-    reason = NO_FEATURES if guess.slips is None else None
-    at_once = num_at_once(len(guess.pool.labeled))
-    looks = {"slips": guess.slips, "at_once": at_once}
-    return {**looks, "doubts": doubts, "reason": reason}
+    return {
+        "slips": guess.slips,
+        "at_once": num_at_once(len(guess.pool.labeled)),
+        "doubts": guess.tiles(guess.order[::-1][:MOST_DOUBTS]),
+        "reason": NO_FEATURES if guess.slips is None else None,
+    }
 
 
 @startable
@@ -200,15 +213,16 @@ def suggestions(
     Not of rounds with images that measure: a suggestion would sway the label that is to
     judge it, and suggestions for the others alone would tell which measure.
     """
-    found = _guess(folder, allow_code)
-    if found is None:
+    guess = _guess(folder, allow_code)
+    if guess is None:
         return {}
-    positions, rounds = found.snapshot.positions, found.snapshot.rounds
-    measured = (one for one in rounds if any(o.role == "audit" for o in one.items))
-    hidden = {one.item for asked in measured for one in asked.items}
+    positions, hidden = guess.snapshot.positions, set[str]()
+    for asked in guess.snapshot.rounds:
+        if any(entry.role == "audit" for entry in asked.items):
+            hidden |= {entry.item for entry in asked.items}
     known = [item for item in items if item in positions and item not in hidden]
     places = np.asarray([positions[item] for item in known], dtype=np.int64)
-    return {one["item"]: one for one in found.tiles(places)}
+    return {tile["item"]: tile for tile in guess.tiles(places)}
 
 
 def num_at_once(num_labels: int) -> int:
@@ -246,24 +260,8 @@ def out_of_fold(head: Training, pool: Pool) -> NDArray[np.float32]:
     return shares
 
 
-def _slips(guess: Guess, head: Training) -> list[dict[str, Any]]:
-    """Return labels that are probably wrong, as the page shows them."""
-    pool, shares = guess.pool, out_of_fold(head, guess.pool)
-    labels = pool.labels[pool.labeled].numpy()
-    likeliest = shares.argmax(axis=1)
-    return [
-        {
-            "item": pool.ids[int(pool.labeled[place])],
-            "label": pool.classes[labels[place]],
-            "other": pool.classes[likeliest[place]],
-            "sure": round(float(shares[place].max()), 3),
-        }
-        for place in likely_errors(shares, labels)[:MOST_SLIPS].tolist()
-    ]
-
-
 def _guess(folder: str, allow_code: AllowCode) -> Guess | None:
-    """Return what is believed now; None if there are too few labels, or no model."""
+    """Return the current guess; None if there are too few labels, or no model."""
     with Project.open(folder, allow_code=allow_code) as project, unwarned():
         snapshot = project.snapshot()
         head, records = _head(project), project.records()
@@ -279,18 +277,18 @@ def _guess(folder: str, allow_code: AllowCode) -> Guess | None:
         pool = snapshot.pool(
             known.pool.images if known and is_same else project.images(snapshot)
         )
-        found, near = None, head or _over_pixels(project)
+        guess, near = None, head or _over_pixels(project)
         if model is not None:
             classifier = project.classifier(model, pool)
             rows = torch.cat(list(probabilities(classifier, pool.images)))
             # A class that is younger than the model has no share.
             whole = F.pad(rows, (0, pool.num_classes - rows.shape[1])).numpy()
-            found = Guess(snapshot, pool, near, whole, model.name)
+            guess = Guess(snapshot, pool, near, whole, model.name)
         elif near and len(set(snapshot.labels) - {None}) >= NUM_TO_TELL_APART:
             shares = _shares(near, pool, np.arange(len(pool)))
-            found = Guess(snapshot, pool, near, shares, "labels nearby")
-        _last[folder] = (moment, found)
-        return found
+            guess = Guess(snapshot, pool, near, shares, "labels nearby")
+        _last[folder] = (moment, guess)
+        return guess
 
 
 def _head(project: Project) -> Training | None:
@@ -301,8 +299,8 @@ def _head(project: Project) -> Training | None:
         is_quick = known is not None and known.num_steps is None
         return _over_pixels(project) if is_quick else None
     name = training.variant(chosen.name, learner=HEAD, alignment="")
-    told = {"encoder", "encoder_options"} & chosen.options.keys()
-    options = {one: chosen.options[one] for one in told}
+    given = {"encoder", "encoder_options"} & chosen.options.keys()
+    options = {key: chosen.options[key] for key in given}
     return None if name is None else training.make(name, **options)
 
 
@@ -365,12 +363,12 @@ def _distinct(
     return np.array(kept[:count], dtype=np.int64)
 
 
-def _nearest(found: Guess, item: str) -> NDArray[np.int64]:
-    """Return images that nobody has spoken of, those most like one of them first."""
-    if found.head is None or item not in found.snapshot.positions:
-        return found.order[:0]
-    rows = np.asarray(found.head.inputs.of(found.pool, None).rows, dtype=np.float32)
+def _nearest(guess: Guess, item: str) -> NDArray[np.int64]:
+    """Return images without an answer, those most like a given one first."""
+    if guess.head is None or item not in guess.snapshot.positions:
+        return guess.order[:0]
+    rows = np.asarray(guess.head.inputs.of(guess.pool, None).rows, dtype=np.float32)
     rows = rows - rows.mean(axis=0)
     rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    likeness = rows[found.order] @ rows[found.snapshot.positions[item]]
-    return found.order[np.argsort(-likeness, kind="stable")]
+    likeness = rows[guess.order] @ rows[guess.snapshot.positions[item]]
+    return guess.order[np.argsort(-likeness, kind="stable")]

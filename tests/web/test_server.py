@@ -10,14 +10,14 @@ import pytest
 import uvicorn
 
 from fewlabels.web import app as web_app
-from fewlabels.web import serving
+from fewlabels.web import server as server_module
 from fewlabels.web.guard import Guard
 
 
 def serve(stack, guard):
     """Serve an application like the page, and return its port."""
     listener = socket.create_server(("127.0.0.1", 0))
-    options = serving.LIMITS | {"log_level": "error", "lifespan": "off"}
+    options = server_module.LIMITS | {"log_level": "error", "lifespan": "off"}
     server = uvicorn.Server(uvicorn.Config(guard, **options))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
@@ -74,7 +74,7 @@ def is_closed(client):
 
 
 def test_a_slow_request_is_cut_off(page, monkeypatch):
-    monkeypatch.setattr(serving, "_HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(server_module, "_HEAD_SECONDS", 0.3)
     port, own = page
     assert request(port, f"POST /api/act HTTP/1.1\r\n{own}") == b""
     slow = f"POST /api/act HTTP/1.1\r\n{own}Content-Length: 100\r\n\r\nabc"
@@ -84,7 +84,7 @@ def test_a_slow_request_is_cut_off(page, monkeypatch):
 
 
 def test_a_later_head_on_the_same_connection_may_not_drip(page, monkeypatch):
-    monkeypatch.setattr(serving, "_HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(server_module, "_HEAD_SECONDS", 0.3)
     port, own = page
     with connect(port) as client:
         for _ in range(2):  # waiting between two requests is no drip
@@ -150,7 +150,7 @@ def test_clients_without_a_token_cannot_lock_out_the_page(page):
 
 
 def test_the_oldest_connection_without_a_session_makes_room(page, monkeypatch):
-    monkeypatch.setattr(serving, "_MOST_WITHOUT_SESSION", 2)
+    monkeypatch.setattr(server_module, "_MOST_WITHOUT_SESSION", 2)
     port, own = page
     with ExitStack() as stack:
         kept = stack.enter_context(connect(port))
@@ -166,7 +166,7 @@ def test_the_oldest_connection_without_a_session_makes_room(page, monkeypatch):
 def test_a_session_has_so_many_connections_and_leaves_the_others_theirs(
     page, browser, monkeypatch
 ):
-    monkeypatch.setattr(serving, "_MOST_PER_SESSION", 2)
+    monkeypatch.setattr(server_module, "_MOST_PER_SESSION", 2)
     port, own = page
     keys = browser.guard.keys
     other = own.replace(keys.cookie(), keys.cookie(now=time.time() - 100))
