@@ -1,4 +1,4 @@
-"""A network without weights: what is near tells what something is.
+"""A network without weights: the nearest rows of the pool vote.
 
 Shapes: n rows, D numbers per row, M nodes, R of them that vote, K neighbors, C classes.
 """
@@ -21,11 +21,11 @@ _SAME = 1e-10
 _FARTHEST = 50.0
 _CHUNK = 512
 _IN_CACHE = 256
-_MOST_CHUNKS = 256
+_MAX_CHUNKS = 256
 
 Votes = dict[bytes, tuple[Tensor, Tensor]]
-"""Who votes on rows that were asked about, by the hashes of a chunk of them: the nodes
-and their weights. Labels change nothing about it, and finding out takes long."""
+"""The nodes that vote on a chunk of rows and their weights, by the hashes of the rows.
+They do not depend on labels, and take long to compute."""
 
 
 class Neighbors(Network):
@@ -91,17 +91,17 @@ class Neighbors(Network):
         """How many rows are kept (R)."""
         return len(self.rows)
 
-    def remember(self, nodes: Nodes) -> None:
-        """Take over how rows are seen, and the hashes of all nodes."""
+    def set_nodes(self, nodes: Nodes) -> None:
+        """Copy how rows become directions, and the hashes of all nodes."""
         self.origin.fill_(nodes.origin)
         self.center.copy_(nodes.center)
         self.spread.fill_(nodes.spread)
         self.hashes.copy_(torch.from_numpy(nodes.hashes))
 
-    def believe(
+    def set_beliefs(
         self, graph: NeighborGraph, voters: Tensor, votes: Votes, beliefs: Tensor
     ) -> None:
-        """Take over what is believed about the nodes of a graph.
+        """Set what is believed about the nodes of a graph.
 
         Args:
             graph: The graph.
@@ -116,34 +116,31 @@ class Neighbors(Network):
     def embed(self, images: Tensor) -> Tensor:
         """Return directions and, minute, logarithms of probabilities: (n, D + C)."""
         unit = directions(images.flatten(start_dim=1), self.origin)
-        return self._features(unit, self._voted(unit, *self._votes(unit)))
+        return self._features(unit, self._count_votes(unit, *self._votes(unit)))
 
     def recall(self, images: Tensor) -> Tensor:
         """Return the features; rows of the pool are looked up, not searched for."""
         rows = images.flatten(start_dim=1)
         # In parts that stay near the processor; row by row nothing changes.
         near = torch.split(rows, _IN_CACHE)
-        found = torch.cat([row_hashes(part) for part in near])
-        places = torch.searchsorted(self.hashes, found).clamp(max=len(self.hashes) - 1)
+        hashes = torch.cat([row_hashes(part) for part in near])
+        places = torch.searchsorted(self.hashes, hashes).clamp(max=len(self.hashes) - 1)
         beliefs = self.beliefs[places]
-        new = torch.nonzero(self.hashes[places] != found).flatten()
+        new = torch.nonzero(self.hashes[places] != hashes).flatten()
         if len(new) and not self.rows.any():  # nobody votes
             new = new[:0]
         for part in torch.split(new, _CHUNK):
             unit = directions(rows[part], self.origin)
-            beliefs[part] = self._voted(unit, *self._known_votes(found[part], unit))
-        believed = zip(near, torch.split(beliefs, _IN_CACHE), strict=True)
+            key = hashes[part].cpu().numpy().tobytes()
+            if key not in self.votes:
+                if len(self.votes) == _MAX_CHUNKS:
+                    self.votes.clear()
+                self.votes[key] = self._votes(unit)
+            beliefs[part] = self._count_votes(unit, *self.votes[key])
+        parts = zip(near, torch.split(beliefs, _IN_CACHE), strict=True)
         return torch.cat(
-            [self._features(directions(part, self.origin), b) for part, b in believed]
+            [self._features(directions(part, self.origin), b) for part, b in parts]
         )
-
-    def _known_votes(self, hashes: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
-        key = hashes.cpu().numpy().tobytes()
-        if key not in self.votes:
-            if len(self.votes) == _MOST_CHUNKS:
-                self.votes.clear()
-            self.votes[key] = self._votes(unit)
-        return self.votes[key]
 
     def _votes(self, unit: Tensor) -> tuple[Tensor, Tensor]:
         """Return which nodes vote on some directions, and their weights, (n, K)."""
@@ -158,7 +155,7 @@ class Neighbors(Network):
         weights_nK = torch.where(is_known > 0, is_same, weights_nK)
         return near_nK, weights_nK / weights_nK.sum(dim=1, keepdim=True)
 
-    def _voted(self, unit: Tensor, near_nK: Tensor, weights_nK: Tensor) -> Tensor:
+    def _count_votes(self, unit: Tensor, near_nK: Tensor, weights_nK: Tensor) -> Tensor:
         """Return logarithms of probabilities by a vote, shape (n, C)."""
         del unit
         return self._mean(self.beliefs.exp(), near_nK, weights_nK).log()
@@ -206,7 +203,7 @@ class BlendNetwork(Neighbors):
         heights: Tensor,
         offsets: Tensor,
     ) -> None:
-        """Take over the rule for rows that are not of the pool.
+        """Set the rule for rows that are not of the pool.
 
         Args:
             weight: Of spreading, from 0 to 1.
@@ -224,7 +221,7 @@ class BlendNetwork(Neighbors):
         ):
             own.copy_(given)
 
-    def _voted(self, unit: Tensor, near_nK: Tensor, weights_nK: Tensor) -> Tensor:
+    def _count_votes(self, unit: Tensor, near_nK: Tensor, weights_nK: Tensor) -> Tensor:
         """Return logarithms of probabilities, shape (n, C)."""
         spread_nC = self._mean(self.spread_beliefs.exp(), near_nK, weights_nK)
         scores_nC = (unit - self.center) @ self.slopes.T

@@ -119,7 +119,7 @@ class GraphLearner(DirectLearner):
         width = (nodes.rows.shape[1],)  # of views, it might have to be worked out
         network = models.build(name, width, pool.num_classes, draws)
         assert isinstance(network, Neighbors)
-        network.remember(nodes)
+        network.set_nodes(nodes)
         return network
 
     def solve(self, network: Network, views: Views, pool: Pool, key: int) -> None:
@@ -151,7 +151,7 @@ class GraphLearner(DirectLearner):
         """Let a network know what is believed of all nodes, and who votes."""
         voters = around.voters(network.num_voters)
         votes = around.votes(network.num_neighbors, network.num_voters, self.search)
-        network.believe(graph, voters, votes, torch.from_numpy(beliefs))
+        network.set_beliefs(graph, voters, votes, torch.from_numpy(beliefs))
 
     def rehearse(self, num_items: int, num_classes: int, width: int) -> float:
         """Join random rows; return how many times longer all take."""
