@@ -29,7 +29,7 @@ from fewlabels.errors import UnknownNameError, UsageError, count
 from fewlabels.names import check_installed, import_paths
 from fewlabels.projects import Project
 from fewlabels.projects.beginning import check_free
-from fewlabels.projects.labels import class_names
+from fewlabels.projects.labels import check_class_names
 from fewlabels.projects.settings import FILE, NewProject
 
 _MOST_FOLDERS = 100
@@ -179,7 +179,7 @@ def _check_beginning(
             f"There is no project in '{place}' yet, and a new one needs classes and a "
             "budget: add --classes cat,dog,other --budget 200."
         )
-    names = list(class_names(classes.split(",")))
+    names = list(check_class_names(classes.split(",")))
     if not images.is_dir():
         raise UsageError(f"There is no folder '{images}' with images.")
     check_images(images)

@@ -14,7 +14,7 @@ from fewlabels.errors import Fault, UsageError, count
 from fewlabels.files import read_regular, replace_text
 from fewlabels.projects.exchange import Answer, AskedItem, Parsed, read_answers
 from fewlabels.projects.exchange.writer import IMAGE_ADDRESS, is_query, write_query
-from fewlabels.projects.labels import event_of, named
+from fewlabels.projects.labels import annotator_name, answer_event
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.store import Annotation, Event, Item, Kind, RoundItem
 from fewlabels.projects.store.records import LABELS
@@ -141,12 +141,13 @@ def store_answers(
         verdicts, asked = store.verdicts(with_missing=True), store.asked()
         held = {(verdict.item, verdict.annotator): verdict for verdict in verdicts}
         for row in parsed.answers:
-            answer = replace(row, annotator=row.annotator or named(annotator or None))
+            who = row.annotator or annotator_name(annotator or None)
+            answer = replace(row, annotator=who)
             before = held.get((answer.id, str(answer.annotator)))
             outcome, kind = _outcome(answer, before, number_of)
             counts[outcome] += 1
             if kind is not None:
-                events.append(event_of(answer, kind, number_of, asked))
+                events.append(answer_event(answer, kind, number_of, asked))
         store.append(events)
     if not parsed.faults:
         _note_stored(project, path, _digest(path))

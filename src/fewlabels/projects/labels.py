@@ -1,38 +1,372 @@
-"""What people say about images and classes, inside a transaction of the label store.
-
-Each call may be named by a UUID (:func:`store.new_uuid`). The same call under
-the same UUID, because an answer was lost or a process was killed, writes nothing and
-returns what the first one did; another call under it is a
-:class:`fewlabels.errors.ReplayError`.
-"""
+"""Labels and classes of a project: each call is one transaction of the label store."""
 
 import getpass
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
 
 from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
+from fewlabels.names import AllowCode
 from fewlabels.projects.exchange.reader import Answer
 from fewlabels.projects.exchange.rows import STATUS_WORDS
-from fewlabels.projects.store import Annotation, Asking, Event, Kind, Store, StoredEvent
+from fewlabels.projects.settings import ProjectSettings
+from fewlabels.projects.store import Event, Kind, Store, StoredEvent, new_uuid, records
 from fewlabels.projects.store.database import chunked
-from fewlabels.projects.store.records import CONFIRMED, NAMING, new_uuid, num_answers
+from fewlabels.projects.store.leases import LEASE_SECONDS
+from fewlabels.projects.store.records import Lease
 
 OWNER = "owner"
-"""In whose name classes are added and renamed."""
+"""The annotator of events that add and rename classes."""
 
 _INCIDENTAL = ("client_time", "round", "strategy", "model", "payload")
 _NOTHING = "Nothing was written."
 
 
-def named(annotator: str | None) -> str:
-    """Return who speaks; None: the name of this computer's user."""
-    if annotator == "":
-        raise UsageError(
-            "The annotator has an empty name, and two people would be taken for one. "
-            f"Give a name, or None for this computer's user. {_NOTHING}"
+@dataclass(frozen=True, eq=False)
+class ProjectLabels:
+    """The methods of a project that write to its label store.
+
+    A call that has the argument ``uuid`` may be sent again under the same UUID
+    (:func:`store.new_uuid`), because a response was lost or a process was killed: it
+    writes nothing and returns what the first one did. Another call under that UUID is a
+    :class:`fewlabels.errors.ReplayError`. The annotator None is the user of this
+    computer.
+    """
+
+    folder: Path
+    settings: ProjectSettings
+    store: Store
+    allow_code: AllowCode = False
+    """Which import paths ``project.json`` may name."""
+
+    # ------------------------------------------------------- answers, one at a time
+
+    def label(
+        self,
+        item: str,
+        name: str,
+        *,
+        annotator: str | None = None,
+        uuid: str | None = None,
+        time: datetime | None = None,
+        lead_time: float | None = None,
+        in_turn: bool = False,
+    ) -> StoredEvent:
+        """Give an image its class.
+
+        Args:
+            item: Id of an image that was asked about.
+            name: Name of the class.
+            annotator: Who labels.
+            uuid: UUID of this call, for sending it again; None for a new one.
+            time: When it was labeled, by the annotator's clock.
+            lead_time: How long it took, in seconds.
+            in_turn: Refuse the label if others hold the image or have answered, and the
+                annotator's own lease has ended.
+
+        Returns:
+            The event. It is refused if the annotator has answered about the image
+            already: no tab silently overwrites an answer from another.
+        """
+        answer = Answer(id=item, label=name, annotator=annotator, time=time)
+        answer = replace(answer, lead_time=lead_time)
+        return self._write(answer, Kind.LABEL, uuid, in_turn=in_turn)
+
+    def skip(
+        self,
+        item: str,
+        *,
+        annotator: str | None = None,
+        uuid: str | None = None,
+        in_turn: bool = False,
+    ) -> StoredEvent:
+        """Mark an image as not worth a label; arguments as for :meth:`label`."""
+        answer = Answer(id=item, label=None, annotator=annotator)
+        return self._write(answer, Kind.SKIP, uuid, in_turn=in_turn)
+
+    def unsure(
+        self,
+        item: str,
+        *,
+        annotator: str | None = None,
+        uuid: str | None = None,
+        in_turn: bool = False,
+    ) -> StoredEvent:
+        """Leave an image to somebody else; arguments as for :meth:`label`."""
+        answer = Answer(id=item, label=None, annotator=annotator)
+        return self._write(answer, Kind.UNSURE, uuid, in_turn=in_turn)
+
+    def change(
+        self,
+        item: str,
+        name: str | None,
+        *,
+        annotator: str | None = None,
+        uuid: str | None = None,
+        unsure: bool = False,
+    ) -> StoredEvent:
+        """Replace an earlier answer about an image.
+
+        Args:
+            item: Id of an image that the annotator has answered about, or whose label
+                was imported by anybody.
+            name: Name of the class; None if it is not worth a label after all.
+            annotator: Whose answer changes.
+            uuid: UUID of this call, for sending it again; None for a new one.
+            unsure: With None as its name: the annotator does not know after all.
+
+        Returns:
+            The event; without a UUID, and if nothing changes, the earlier one.
+        """
+        kind = Kind.RELABEL if name else Kind.UNSURE if unsure else Kind.SKIP
+        answer = Answer(id=item, label=name, annotator=annotator)
+        return self._write(answer, kind, uuid, is_change=True)
+
+    def _write(
+        self,
+        answer: Answer,
+        kind: Kind,
+        uuid: str | None,
+        *,
+        is_change: bool = False,
+        in_turn: bool = False,
+    ) -> StoredEvent:
+        """Write an answer, unless it is written already, and return its event."""
+        who, item = annotator_name(answer.annotator), answer.id
+        with self.store.writing() as store:
+            known = store.event(uuid) if uuid else None
+            number_of = {entry.name: entry.number for entry in store.classes()}
+            if known is not None and answer.label is not None:
+                number_of = _numbers_before(store, known, answer.label)
+            asked = store.asked([item])
+            verdicts = store.verdicts(with_missing=True, items=[item])
+            before = next((v for v in verdicts if v.annotator == who), None)
+            if is_change:
+                before = before or next((v for v in verdicts if v.is_imported), None)
+                for verdict in verdicts if before is None else (before,):
+                    if not verdict.is_asked:  # confirmed or imported
+                        by = (verdict.round, verdict.strategy, verdict.model)
+                        asked = {item: records.Asking(*by)}
+            event = answer_event(answer, kind, number_of, asked, uuid)
+            if known is not None:  # who gave which answer decides, not when and why
+                rest = {name: getattr(known.event, name) for name in _INCIDENTAL}
+                store.append([replace(event, **rest)])
+                return known
+            if (before is not None) != is_change:
+                raise _wrong_turn(event, before, number_of)
+            if in_turn:
+                _check_room(store, event, verdicts, self.settings.overlap)
+            if before is not None:
+                is_same = before.class_number == event.class_number
+                if event.class_number is None:
+                    is_same = before.kind is kind
+                if uuid is None and is_same:
+                    return _stored(store, before.uuid)
+                if before.annotator != who:
+                    store.undo(before.annotator, target=before.uuid)
+            store.append([event])
+            return _stored(store, event.uuid)
+
+    def undo(
+        self,
+        *,
+        annotator: str | None = None,
+        uuid: str | None = None,
+        target: str | None = None,
+        token: str | None = None,
+    ) -> StoredEvent:
+        """Take back the annotator's last answer in force, of any round.
+
+        A confirmation is not an answer; :meth:`take_back` undoes it.
+
+        Args:
+            annotator: Whose answer.
+            uuid: UUID of this call, for sending it again; None for a new one.
+            target: UUID of another answer to take back.
+            token: Token of the browser tab that leases the image again, before anybody
+                else can; None to leave it free for all.
+
+        Returns:
+            The event.
+        """
+        who, overlap = annotator_name(annotator), self.settings.overlap
+        with self.store.writing() as store:
+            undone = store.undo(who, target=target, uuid=uuid)
+            if token is not None:
+                item = str(undone.event.item)
+                store.lease(who, 1, overlap=overlap, among=[item], token=token)
+            return undone
+
+    def redo(
+        self, *, annotator: str | None = None, uuid: str | None = None
+    ) -> StoredEvent:
+        """Restore what was undone last; a new answer ends that, as in an editor."""
+        return self.store.redo(annotator_name(annotator), uuid=uuid)
+
+    # ---------------------------------------------------------------- confirmations
+
+    def confirm(
+        self,
+        items: Sequence[str],
+        name: str,
+        *,
+        uuid: str,
+        annotator: str | None = None,
+    ) -> tuple[str, ...]:
+        """Give a class to many images for which a model predicts it, seen at a glance.
+
+        Such labels are used for training. They cost no budget, have the strategy
+        ``"confirmed"``, and never measure, since a guess sways whoever sees it.
+
+        Args:
+            items: Ids of images; those that somebody has answered about, or is being
+                asked about, are left out.
+            name: Name of the class.
+            uuid: UUID of this call, for sending it again.
+            annotator: Who confirms.
+
+        Returns:
+            Ids of the images that have this label from now on.
+        """
+        who = annotator_name(annotator)
+        with self.store.writing() as store:
+            numbers = {entry.name: entry.number for entry in store.classes()}
+            if name not in numbers:
+                raise UnknownNameError("class", name, numbers)
+            asked = (member for stored in store.rounds() for member in stored.items)
+            audit = {member.item for member in asked if member.role == "audit"}
+            measuring = next((item for item in items if item in audit), None)
+            if measuring is not None:
+                raise UsageError(
+                    f"The image '{measuring}' measures how good the model is, so its "
+                    f"label must not come from a model. {_NOTHING}"
+                )
+            verdicts = store.verdicts(with_missing=True, items=items)
+            mine = {v.item for v in verdicts if v.uuid == part_uuid(uuid, v.item)}
+            token, free = new_uuid(), set()
+            for some in chunked(items):  # an item that can be leased is held by no tab
+                leased = store.lease(who, len(some), among=some, token=token)
+                free |= {lease.item for lease in leased.leases}
+            store.release(token)
+            free -= {verdict.item for verdict in verdicts}
+            chosen = [item for item in dict.fromkeys(items) if item in mine | free]
+            store.append(
+                Event(
+                    kind=Kind.LABEL,
+                    annotator=who,
+                    uuid=part_uuid(uuid, item),
+                    item=item,
+                    class_number=numbers[name],
+                    strategy=records.CONFIRMED,
+                )
+                for item in chosen
+            )
+            return _in_force(store, chosen, uuid)  # sent again, it may be undone
+
+    def take_back(
+        self,
+        items: Sequence[str],
+        confirmed: str,
+        *,
+        uuid: str,
+        annotator: str | None = None,
+    ) -> tuple[str, ...]:
+        """Undo what :meth:`confirm` did under the UUID ``confirmed``.
+
+        Returns:
+            Ids of the images; what was undone or changed meanwhile stays as it is.
+        """
+        who, undone = annotator_name(annotator), []
+        with self.store.writing() as store:
+            in_force = set(_in_force(store, items, confirmed))
+            for item in dict.fromkeys(items):
+                own = part_uuid(uuid, item)
+                if item in in_force or store.event(own) is not None:  # or sent before
+                    store.undo(who, target=part_uuid(confirmed, item), uuid=own)
+                    undone.append(item)
+        return tuple(undone)
+
+    # -------------------------------------------------- leases, history and classes
+
+    def lease(
+        self,
+        count: int = 1,
+        *,
+        annotator: str | None = None,
+        token: str | None = None,
+        ttl: float = LEASE_SECONDS,
+    ) -> records.Leased:
+        """Lease the next images of the last round, which nobody else gets meanwhile.
+
+        Args:
+            count: How many, at most.
+            annotator: Who labels.
+            token: Token of the browser tab or process, for sending it again: what it
+                still holds comes first. None for a new one.
+            ttl: Seconds until the lease expires without a :meth:`heartbeat`.
+
+        Returns:
+            The images, and how many more others hold.
+        """
+        who, overlap = annotator_name(annotator), self.settings.overlap
+        return self.store.lease(
+            who, count, overlap=overlap, ttl=ttl, among=-1, token=token
         )
+
+    def heartbeat(self, token: str, *, ttl: float = LEASE_SECONDS) -> tuple[Lease, ...]:
+        """Prolong the leases of a token and return those it still holds."""
+        return self.store.heartbeat(token, ttl=ttl)
+
+    def release(self, token: str, items: Sequence[str] | None = None) -> int:
+        """End the leases of a token, or those on some images; return how many."""
+        return self.store.release(token, items)
+
+    def events(self, *, after: int = 0) -> Iterator[StoredEvent]:
+        """Yield all events after number ``after``, in their order."""
+        return self.store.events(after=after)
+
+    def add_class(self, name: str, *, uuid: str | None = None) -> tuple[str, ...]:
+        """Add a class that was forgotten, and return the names of all."""
+        with self.store.writing() as store:
+            add_class(store, name, uuid)
+            return _class_names(store)
+
+    def add_classes(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Add several classes or, if one is refused, none; return the names of all."""
+        with self.store.writing() as store:
+            for name in names:
+                add_class(store, name)
+            return _class_names(store)
+
+    def rename_class(
+        self, old: str, new: str, *, uuid: str | None = None
+    ) -> tuple[str, ...]:
+        """Give a class another name, and return the names of all."""
+        with self.store.writing() as store:
+            names = _class_names(store)
+            known = store.event(uuid) if uuid else None
+            if known is not None:
+                number, name = known.event.class_number, new.strip()
+            elif old not in names:
+                raise UnknownNameError("class", old, names)
+            else:
+                number = names.index(old)
+                name = free_name(new, [other for other in names if other != old])
+            _write_class(store, Kind.CLASS_RENAMED, number, name, uuid)
+            return _class_names(store)
+
+
+# ------------------------------------------------------------------------- answers
+
+
+def annotator_name(annotator: str | None) -> str:
+    """Return the name of an annotator; for None that of this computer's user."""
+    if annotator == "":
+        msg = f"The annotator has an empty name. Give a name, or None. {_NOTHING}"
+        raise UsageError(msg)
     if annotator is not None:
         return annotator
     try:
@@ -42,7 +376,7 @@ def named(annotator: str | None) -> str:
 
 
 def part_uuid(uuid: str, part: str) -> str:
-    """Return the UUID of what a call does to one of its items, or to a class."""
+    """Return the UUID of the event that a call writes about an item or a class."""
     try:
         return str(uuid5(UUID(uuid), part))
     except ValueError as error:
@@ -50,70 +384,75 @@ def part_uuid(uuid: str, part: str) -> str:
         raise UsageError(msg) from error
 
 
-# ------------------------------------------------------------------------- answers
-
-
-def say(
-    store: Store,
-    said: Answer,
+def answer_event(
+    answer: Answer,
     kind: Kind,
-    uuid: str | None,
-    *,
-    is_change: bool = False,
-    room: int | None = None,
-) -> StoredEvent:
-    """Write an answer, unless it is written already.
+    number_of: Mapping[str, int],
+    asked: Mapping[str, records.Asking],
+    uuid: str | None = None,
+) -> Event:
+    """Return the event of an answer, if somebody asked about the image."""
+    if not isinstance(answer.label, str | None):
+        raise UsageError(
+            f"The class is {answer.label!r}, of type {type(answer.label).__name__}; "
+            f"give the name of a class. {_NOTHING}"
+        )
+    if answer.label is not None and answer.label not in number_of:
+        raise UnknownNameError("class", answer.label, number_of)
+    if answer.id not in asked:
+        raise StoreError(
+            f"Nobody asked about the image '{answer.id}', so it has no place in the "
+            f"budget. Ask first. {_NOTHING}"
+        )
+    by = asked[answer.id]
+    payload: dict[str, Any] = {}
+    if answer.lead_time is not None:
+        payload["lead_time"] = answer.lead_time
+    if answer.unsure and answer.label is not None:
+        payload["unsure"] = True
+    return Event(
+        kind=kind,
+        annotator=annotator_name(answer.annotator),
+        uuid=uuid or new_uuid(),
+        item=answer.id,
+        class_number=None if answer.label is None else number_of[answer.label],
+        client_time=answer.time,
+        round=by.round,
+        strategy=by.strategy,
+        model=by.model,
+        payload=payload,
+    )
 
-    Args:
-        store: The label store, inside a transaction.
-        said: The answer.
-        kind: What it is: a label, a change, a skip.
-        uuid: Names the call.
-        is_change: Whether it replaces an earlier answer, which has to be there.
-        room: Answers that are wanted; it is refused where others have given, or are
-            about to give, as many. None: that is not looked at.
 
-    Returns:
-        What was written, or holds already.
-    """
-    known = store.event(uuid) if uuid else None
-    number_of = {one.name: one.number for one in store.classes()}
-    if known is not None and said.label is not None:  # renamed since, perhaps
-        number_of = _numbers_before(store, known.sequence)
-        if said.label not in number_of:
-            raise ReplayError(
-                f"The UUID {uuid} came again with another content: there was no class "
-                f"'{said.label}' at event {known.sequence}. Make a new UUID for a new "
-                f"action. {_NOTHING}"
-            )
-    asked = store.asked([said.id])
-    held = store.verdicts(with_missing=True, items=[said.id])
-    before = next((v for v in held if v.annotator == said.annotator), None)
-    if is_change:
-        before = before or next((v for v in held if v.is_imported), None)
-        for verdict in held if before is None else (before,):
-            if not verdict.is_asked:  # confirmed or imported
-                by = Asking(verdict.round, verdict.strategy, verdict.model)
-                asked = {said.id: by}
-    event = event_of(said, kind, number_of, asked, uuid)
-    if known is not None:  # who said what decides, not when and in which round
-        other = {name: getattr(known.event, name) for name in _INCIDENTAL}
-        store.append([replace(event, **other)])
-        return known
-    _check_turn(before, event, number_of, is_change=is_change)
-    if room is not None:
-        _check_room(store, event, held, room)
-    if before is not None:
-        is_same = before.class_number == event.class_number
-        if event.class_number is None:
-            is_same = before.kind is kind
-        if uuid is None and is_same:
-            return _stored(store, before.uuid)
-        if before.annotator != event.annotator:
-            who, target = before.annotator, before.uuid
-            store.append([Event(kind=Kind.UNDO, annotator=who, target=target)])
-    store.append([event])
-    return _stored(store, event.uuid)
+def _wrong_turn(
+    event: Event, before: records.Annotation | None, number_of: Mapping[str, int]
+) -> StoreError:
+    """Return the error for a change without an answer, or a second answer."""
+    about = f"about '{event.item}'"
+    if before is None:
+        sentence = f"has not answered {about} yet; there is nothing to change. Label it"
+    else:
+        names = (name for name, n in number_of.items() if n == before.class_number)
+        word = next(names, before.kind.value)
+        sentence = f"has answered {about} already: '{word}'. Change or undo that"
+    return StoreError(f"'{event.annotator}' {sentence}. {_NOTHING}")
+
+
+def _check_room(
+    store: Store, event: Event, verdicts: Sequence[records.Annotation], overlap: int
+) -> None:
+    """Raise if others have given, or are about to give, all answers wanted."""
+    holders = store.holders(str(event.item))
+    if event.annotator in holders:
+        return
+    num_answered = sum(records.num_answers(v.kind, overlap) for v in verdicts)
+    if num_answered + len(holders) >= overlap:
+        names = (*(verdict.annotator for verdict in verdicts), *holders)
+        who = ", ".join(f"'{name}'" for name in names)
+        raise StoreError(
+            f"You no longer had the image '{event.item}': {who} took it over meanwhile "
+            f"(answers wanted: {overlap}). {_NOTHING}"
+        )
 
 
 def _stored(store: Store, uuid: str) -> StoredEvent:
@@ -122,226 +461,80 @@ def _stored(store: Store, uuid: str) -> StoredEvent:
     return stored
 
 
-def event_of(
-    said: Answer,
-    kind: Kind,
-    number_of: Mapping[str, int],
-    asked: Mapping[str, Asking],
-    uuid: str | None = None,
-) -> Event:
-    """Return an answer as the store keeps it, if somebody asked about the image."""
-    if said.label is not None and said.label not in number_of:
-        raise UnknownNameError("class", said.label, number_of)
-    if said.id not in asked:
-        raise StoreError(
-            f"Nobody asked about the image '{said.id}', so it has no place in the "
-            f"budget. Ask first, and answer what is asked. {_NOTHING}"
-        )
-    by = asked[said.id]
-    payload: dict[str, Any] = {}
-    if said.lead_time is not None:
-        payload["lead_time"] = said.lead_time
-    if said.unsure and said.label is not None:
-        payload["unsure"] = True
-    return Event(
-        kind=kind,
-        annotator=named(said.annotator),
-        uuid=uuid or new_uuid(),
-        item=said.id,
-        class_number=None if said.label is None else number_of[said.label],
-        client_time=said.time,
-        round=by.round,
-        strategy=by.strategy,
-        model=by.model,
-        payload=payload,
-    )
-
-
-def _check_turn(
-    before: Annotation | None,
-    event: Event,
-    number_of: Mapping[str, int],
-    *,
-    is_change: bool,
-) -> None:
-    """Raise if a change has no answer before it, or a first answer has one."""
-    who, item = event.annotator, event.item
-    if before is None and is_change:
-        raise StoreError(
-            f"'{who}' has not answered about '{item}' yet; there is nothing to change. "
-            f"Label it. {_NOTHING}"
-        )
-    if before is not None and not is_change:
-        name_of = {number: name for name, number in number_of.items()}
-        word = before.kind.value
-        if before.class_number is not None:
-            word = name_of[before.class_number]
-        raise StoreError(
-            f"'{who}' has answered about '{item}' already: '{word}'. Change or undo "
-            f"that. {_NOTHING}"
-        )
-
-
-def _check_room(
-    store: Store, event: Event, given: Sequence[Annotation], room: int
-) -> None:
-    """Raise where others have given, or are about to give, all answers wanted."""
-    others = store.holders(str(event.item))
-    if event.annotator in others:
-        return
-    num_answered = sum(num_answers(one.kind, room) for one in given)
-    if num_answered + len(others) >= room:
-        people = (*(one.annotator for one in given), *others)
-        who = ", ".join(f"'{name}'" for name in people)
-        raise StoreError(
-            f"You no longer had the image '{event.item}': {who} took it over "
-            f"meanwhile, and {room} answer{'s are' if room > 1 else ' is'} wanted. "
-            f"{_NOTHING}"
-        )
-
-
-# ----------------------------------------------------------------- many at a glance
-
-
-def confirm(
-    store: Store, items: Sequence[str], name: str, who: str, uuid: str
-) -> tuple[str, ...]:
-    """Give a class to many images; see :meth:`Project.confirm`."""
-    numbers = {one.name: one.number for one in store.classes()}
-    if name not in numbers:
-        raise UnknownNameError("class", name, numbers)
-    audit = {o.item for r in store.rounds() for o in r.items if o.role == "audit"}
-    measuring = next((item for item in items if item in audit), None)
-    if measuring is not None:
-        raise UsageError(
-            f"The image '{measuring}' measures how good the model is, so that its "
-            f"label must not come from a model. {_NOTHING}"
-        )
-    spoken = store.verdicts(with_missing=True, items=items)
-    mine = {one.item for one in spoken if one.uuid == part_uuid(uuid, one.item)}
-    token, free = new_uuid(), set()
-    for some in chunked(items):  # what no tab holds is found by holding it shortly
-        leased = store.lease(who, len(some), among=some, token=token)
-        free |= {one.item for one in leased.leases}
-    store.release(token)
-    free -= {one.item for one in spoken}
-    given = [item for item in dict.fromkeys(items) if item in mine | free]
-    store.append(
-        Event(
-            kind=Kind.LABEL,
-            annotator=who,
-            uuid=part_uuid(uuid, item),
-            item=item,
-            class_number=numbers[name],
-            strategy=CONFIRMED,
-        )
-        for item in given
-    )
-    return _in_force(store, given, uuid)  # sent again, it may have been undone
-
-
-def take_back(
-    store: Store, items: Sequence[str], confirmed: str, who: str, uuid: str
-) -> tuple[str, ...]:
-    """Undo a confirmation where it still holds; see :meth:`Project.take_back`."""
-    holds = set(_in_force(store, items, confirmed))
-    done = []
-    for item in dict.fromkeys(items):
-        own = part_uuid(uuid, item)
-        if item in holds or store.event(own) is not None:  # or it was sent before
-            store.undo(who, target=part_uuid(confirmed, item), uuid=own)
-            done.append(item)
-    return tuple(done)
-
-
 def _in_force(store: Store, items: Sequence[str], uuid: str) -> tuple[str, ...]:
-    """Return those of some images whose label a confirmation still is."""
-    held = {one.uuid for one in store.verdicts(with_missing=True, items=items)}
-    return tuple(item for item in items if part_uuid(uuid, item) in held)
+    """Return those of some images that a confirmation still labels."""
+    verdicts = store.verdicts(with_missing=True, items=items)
+    uuids = {verdict.uuid for verdict in verdicts}
+    return tuple(item for item in items if part_uuid(uuid, item) in uuids)
 
 
 # ------------------------------------------------------------------------- classes
 
 
-def class_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the classes that a project begins with: at least two."""
-    found: list[str] = []
+def check_class_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the first classes of a project, without blanks around them."""
+    classes: list[str] = []
     for name in names:
-        found.append(free_name(name, found))
-    if len(found) < 2:
-        raise UsageError(
-            f"The classes are {found}; give at least two different names, such as "
-            "'cat' and 'dog'."
-        )
-    return tuple(found)
+        classes.append(free_name(name, classes))
+    if len(classes) < 2:
+        msg = f"The classes are {classes}; give at least two different names."
+        raise UsageError(msg)
+    return tuple(classes)
 
 
 def free_name(name: str, taken: Sequence[str]) -> str:
-    """Return a name without blanks around it, or raise if it is no good."""
+    """Return a class name without blanks around it; raise if it cannot be one."""
     plain = name.strip()
     alike = [known for known in taken if known.casefold() == plain.casefold()]
     if not plain:
-        why = "a class needs a name"
+        reason = "a class needs a name"
     elif alike:
-        why = f"'{alike[0]}' is a class already"
+        reason = f"'{alike[0]}' is a class already"
     elif plain.casefold() in STATUS_WORDS:
-        why = "a file of answers means something else by it"
+        reason = "a file of answers means something else by it"
     elif not plain.isprintable():
-        why = "it holds characters that cannot be printed"
+        reason = "it holds characters that cannot be printed"
     else:
         return plain
-    raise UsageError(f"The class {name!r} was not taken: {why}. Give another name.")
+    raise UsageError(f"The class {name!r} was not taken: {reason}. Give another name.")
 
 
 def add_class(store: Store, name: str, uuid: str | None = None) -> None:
-    """Add a class that was forgotten; once for a UUID.
-
-    A class that is not in use any more comes back under its number.
-    """
+    """Add a class, once for a UUID; a retired one comes back under its number."""
     known = store.event(uuid) if uuid else None
-    listed, plain = store.classes(), name.strip()
-    retired = {entry.name: entry.number for entry in listed if not entry.is_active}
+    classes, plain = store.classes(), name.strip()
+    retired = {entry.name: entry.number for entry in classes if not entry.is_active}
     if known is not None:
         _write_class(store, known.event.kind, known.event.class_number, plain, uuid)
     elif plain in retired:
         _write_class(store, Kind.CLASS_RESTORED, retired[plain], plain, uuid)
     else:
-        plain = free_name(name, [entry.name for entry in listed])
-        _write_class(store, Kind.CLASS_ADDED, len(listed), plain, uuid)
+        plain = free_name(name, [entry.name for entry in classes])
+        _write_class(store, Kind.CLASS_ADDED, len(classes), plain, uuid)
 
 
 def retire_class(store: Store, number: int) -> None:
-    """Take a class out of use; labels that name it stay."""
+    """Take a class out of use; its labels stay."""
     name = store.classes()[number].name
     _write_class(store, Kind.CLASS_RETIRED, number, name, None)
 
 
-def rename_class(store: Store, old: str, new: str, uuid: str | None = None) -> None:
-    """Give a class another name; once for a UUID."""
-    names = all_names(store)
-    known = store.event(uuid) if uuid else None
-    if known is not None:
-        number, name = known.event.class_number, new.strip()
-    elif old not in names:
-        raise UnknownNameError("class", old, names)
-    else:
-        number = names.index(old)
-        name = free_name(new, [other for other in names if other != old])
-    _write_class(store, Kind.CLASS_RENAMED, number, name, uuid)
+def _class_names(store: Store) -> tuple[str, ...]:
+    return tuple(entry.name for entry in store.classes())
 
 
-def all_names(store: Store) -> tuple[str, ...]:
-    """Return the names of all classes in the order of their numbers."""
-    return tuple(one.name for one in store.classes())
-
-
-def _numbers_before(store: Store, sequence: int) -> dict[str, int]:
-    """Return the number of each class by the name it had before an event."""
+def _numbers_before(store: Store, known: StoredEvent, name: str) -> dict[str, int]:
+    """Return the numbers of classes by their names before an event."""
     name_of = {
-        one.event.class_number or 0: str(one.event.payload["name"])
-        for one in store.events(kinds=NAMING)
-        if one.sequence < sequence
+        stored.event.class_number or 0: str(stored.event.payload["name"])
+        for stored in store.events(kinds=records.NAMING)
+        if stored.sequence < known.sequence
     }
+    if name not in name_of.values():
+        raise ReplayError(
+            f"The UUID {known.event.uuid} came again with another content: there was "
+            f"no class '{name}' at event {known.sequence}. {_NOTHING}"
+        )
     return {name: number for number, name in name_of.items()}
 
 
@@ -352,7 +545,7 @@ def _write_class(
         kind=kind,
         annotator=OWNER,
         uuid=uuid or new_uuid(),
-        class_number=0 if number is None else number,  # of another event: it is refused
+        class_number=number or 0,  # None: the UUID of another event, which is refused
         payload={"name": name},
     )
     store.append([event])

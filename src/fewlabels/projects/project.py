@@ -1,71 +1,59 @@
 """A project: a person's images and labels, and what was learned from them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from fewlabels import files
-from fewlabels.errors import ProjectError, UsageError
+from fewlabels.data.text import warn_of
+from fewlabels.errors import ProjectError, UnreadableFile
 from fewlabels.experiments.settings import Choice
 from fewlabels.jobs import Job, start
 from fewlabels.names import AllowCode, check_code
-from fewlabels.projects import (
-    answers,
-    catalog,
-    image_index,
-    imports,
-    labels,
-    models,
-    status,
-)
+from fewlabels.projects import answers, image_index, imports, models, status
 from fewlabels.projects.answers import Asked, Told
 from fewlabels.projects.beginning import LOCK, check_free, reference, whole
-from fewlabels.projects.exchange import Answer, AskedItem
+from fewlabels.projects.exchange import AskedItem
 from fewlabels.projects.exchange.rows import Columns
+from fewlabels.projects.image_index import Index, IndexedFile
 from fewlabels.projects.imports import Imported, UndoneImport
+from fewlabels.projects.labels import (
+    OWNER,
+    ProjectLabels,
+    annotator_name,
+    check_class_names,
+)
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.settings import FILE, NewProject, ProjectSettings
 from fewlabels.projects.shares import outgrown, read_shares
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.status import Status
-from fewlabels.projects.store import Kind, Lease, Leased, Store, StoredEvent
+from fewlabels.projects.store import Store
 from fewlabels.projects.store.database import check_address, check_trusted
-from fewlabels.projects.store.leases import LEASE_SECONDS
 
 if TYPE_CHECKING:
     from fewlabels.data.decode import ImageFile
     from fewlabels.pool import Images, Pool
     from fewlabels.projects.export_folder import Exported
-    from fewlabels.projects.image_index import Index
     from fewlabels.projects.model_training import Trained
     from fewlabels.protocols import Classifier, Trainer
 
 _TRAINING_LOCK = ".training.lock"  # takes longer, and keeps nobody from choosing
 _OTHER_TRAINING_LOCK = ".other-training.lock"  # by another trainer, meanwhile
+_INDEX_LOCK = ".index.lock"
+_UNUSABLE = "unusable.txt"
 
 
 @dataclass(frozen=True, eq=False)
-class Project:
-    """Ask, tell, train, export: each verb of the command line is a method.
+class Project(ProjectLabels):
+    """A project in a folder: each command of the command line is a method.
 
-    All of them can be interrupted at any moment and called again. What people say is
-    one transaction a call, on the disk when it returns. A call that has the argument
-    ``uuid`` may be sent again under the same UUID (:func:`store.new_uuid`),
-    because an answer was lost or a process was killed: it writes nothing and returns
-    what the first one did. Another call under it is a
-    :class:`fewlabels.errors.ReplayError`. Annotators are named; None is the name of
-    this computer's user.
+    All methods can be interrupted at any moment and called again. Each call that writes
+    labels is one transaction, on the disk when it returns; see :class:`ProjectLabels`.
     """
-
-    folder: Path
-    settings: ProjectSettings
-    store: Store
-    allow_code: AllowCode = False
-    """Which import paths ``project.json`` may name."""
 
     # ------------------------------------------------------------- begin and open
 
@@ -79,17 +67,17 @@ class Project:
         first: int | None = None,
         **options: Any,
     ) -> Self:
-        """Begin a project.
+        """Create a project.
 
         Args:
-            folder: Where to keep it; new or empty.
-            images: Folder of the images, which stay there and are not changed; None:
-                what is labeled are the rows that the encoder ``vectors:FILE`` names.
+            folder: Folder of the project; new or empty.
+            images: Folder of the images, which stay there and are not changed; None
+                to label the rows that the encoder ``vectors:FILE`` names.
             classes: Names of the classes.
             first: Index so many of the images, drawn at random, so that labeling can
-                begin at once; :meth:`index` takes in the others. None: all of them.
+                begin at once; :meth:`index` adds the others. None for all.
             **options: ``budget``, the number of labels in all, and further fields of
-                :class:`fewlabels.projects.settings.NewProject`; None: the default.
+                :class:`fewlabels.projects.settings.NewProject`; None for the default.
 
         Returns:
             The project, with its images indexed.
@@ -97,7 +85,7 @@ class Project:
         from fewlabels import strategies
         from fewlabels.projects import training_plan
 
-        place, names = Path(folder), labels.class_names(classes)
+        place, names = Path(folder), check_class_names(classes)
         new = NewProject.of(options)
         shares = read_shares(new.shares, len(names))
         pictures = None if images is None else Path(images).expanduser()
@@ -116,12 +104,12 @@ class Project:
         source.check(planned, names)
         with whole(place) as partial:
             with Store.open(_store_place(partial, settings)) as opened:
-                identity = opened.begin(names, annotator=labels.OWNER)
+                identity = opened.begin(names, annotator=OWNER)
                 index.write(opened, {})
             settings.model_copy(update={"store_identity": identity}).write(partial)
         # The caller named it all.
         project = cls.open(place, allow_code=True, trust_store=True)
-        catalog.warn_once(project, index.unreadable)
+        project._warn_of_new(index.unreadable)
         return project
 
     @classmethod
@@ -156,9 +144,8 @@ class Project:
         if settings.store_identity not in {None, store.identity}:
             store.close()
             raise ProjectError(
-                f"The label store of '{place}' is not the one that it began with, but "
-                "that of another project; nothing was touched. Put the right one back "
-                f"or correct 'store' in '{place / FILE}'."
+                f"The label store of '{place}' is not the one that it began with; "
+                f"put that back or correct 'store' in '{place / FILE}'."
             )
         settings.tell_changes(place)
         return cls(place, settings, store, allow_code)
@@ -204,8 +191,8 @@ class Project:
     def alone(self, lock: str, doing: str, *, timeout: float = 0) -> Iterator[None]:
         """Keep other processes from doing the same while the block runs.
 
-        Only who does the same is kept out: people label, others ask and look while one
-        process trains. A :class:`ProjectError` tells that another is at it.
+        Everything else can go on: people label while a process trains. If another
+        process holds the lock, a :class:`ProjectError` says so.
 
         Yields:
             Nothing.
@@ -217,14 +204,58 @@ class Project:
         with files.hold_lock(self.folder / lock, in_use, timeout=timeout):
             yield
 
-    def index(self) -> "Index":
-        """Return all images there are now, after taking in what changed there.
+    def index(self) -> Index:
+        """Return all images that are there now, after updating the store.
 
-        Files that were known are not read again. One warning names those that cannot be
-        read, when they are met first. A folder or images that are all gone raise
-        :class:`ProjectError`.
+        Known files are not read again. One warning names new files that cannot be
+        read. If the folder or all images are gone, it is a :class:`ProjectError`.
         """
-        return catalog.update(self)
+        known = self._known_files()
+        index = self._scan(known, len(known))
+        if index.num_read or len(index.files) != len(known):
+            # Again, one process at a time, so that an older scan is never written last.
+            # What was read just now is not read again.
+            read = {file.name: file for file in index.files}
+            with self.alone(_INDEX_LOCK, "listing the images", timeout=-1):
+                known = self._known_files()
+                index = self._scan(known | read, len(known))
+                index.write(self.store, known)
+        if self.settings.images is not None:
+            self._warn_of_new(index.unreadable)
+        return index
+
+    def _known_files(self) -> dict[str, IndexedFile]:
+        return {file.name: file for file in map(IndexedFile.of, self.store.items())}
+
+    def _scan(self, known: Mapping[str, IndexedFile], num_expected: int) -> Index:
+        """Return the images or rows there are now; there must be some if expected."""
+        if self.settings.images is None:
+            from fewlabels.projects.rows import rows_in, scan_rows
+
+            return scan_rows(rows_in(self.vectors_file), known)
+        folder, index = self.images_folder, None
+        if folder.is_dir():
+            own = image_index.inside(self.folder, folder)
+            index = image_index.scan(folder, known, without=own)
+        if index is None or (num_expected and not index.files):  # such as a lost drive
+            raise ProjectError(
+                f"None of the {num_expected} images is in '{folder.resolve()}'. Put "
+                "them back, or write that folder as 'images' into "
+                f"'{self.settings_file}'. The labels are safe."
+            )
+        return index
+
+    def _warn_of_new(self, unreadable: Sequence[UnreadableFile]) -> None:
+        """Warn about unreadable files that are not in the list of earlier ones."""
+        path, lines = self.folder / _UNUSABLE, [f"{file}\n" for file in unreadable]
+        with files.wrap_os_errors(path):
+            known = path.read_text("utf-8") if path.exists() else ""
+        if "".join(lines) != known:
+            files.replace_text(path, "".join(lines))
+        earlier = set(known.splitlines(keepends=True))
+        pairs = zip(unreadable, lines, strict=True)
+        new = [file for file, line in pairs if line not in earlier]
+        warn_of(self.images_folder, new)
 
     def snapshot(self) -> Snapshot:
         """Read the label store, as of one moment."""
@@ -241,22 +272,20 @@ class Project:
 
         paths = [item.path for item in snapshot.items]
         are_items = self.settings.images is None
-        found = row_images(rows_in(self.vectors_file), paths, are_items=are_items)
-        if found.shape != shape:
+        rows = row_images(rows_in(self.vectors_file), paths, are_items=are_items)
+        if rows.shape != shape:
             raise ProjectError(
-                f"The rows in '{self.vectors_file}' have {found.shape[0]} numbers, and "
-                f"the project began with rows of {shape[0]}. Put those back, or begin "
-                "another project; the labels are safe."
+                f"The rows in '{self.vectors_file}' have {rows.shape[0]} numbers, and "
+                f"those of the project {shape[0]}. Put them back; the labels are safe."
             )
-        return found
+        return rows
 
     def image_files(self, snapshot: Snapshot) -> "tuple[ImageFile, ...]":
         """Return the files of images, without opening them; none if items are rows."""
         if self.settings.images is None:
             return ()
         folder = self.images_folder
-        known = map(image_index.IndexedFile.of, snapshot.items)
-        return tuple(one.file(folder) for one in known)
+        return tuple(IndexedFile.of(item).file(folder) for item in snapshot.items)
 
     def trainer(self) -> "Trainer":
         """Return the trainer of the project."""
@@ -318,14 +347,14 @@ class Project:
             if is_new:
                 from fewlabels.projects.selection import new_round
 
-                found = new_round(self, snapshot, size, chosen, ahead=ahead)
+                current = new_round(self, snapshot, size, chosen, ahead=ahead)
             else:
-                found = snapshot.rounds[-1]
+                current = snapshot.rounds[-1]
             return Asked(
-                step=found.step,
-                strategy=found.strategy,
-                model=found.model,
-                items=found.items if is_new else snapshot.open,
+                step=current.step,
+                strategy=current.strategy,
+                model=current.model,
+                items=current.items if is_new else snapshot.open,
                 is_new=is_new,
             )
 
@@ -368,191 +397,6 @@ class Project:
         return answers.store_answers(
             self, Path(path), annotator=annotator, partial=partial
         )
-
-    # ------------------------------------------------------- answers, one at a time
-
-    def label(
-        self,
-        item: str,
-        name: str,
-        *,
-        annotator: str | None = None,
-        uuid: str | None = None,
-        time: datetime | None = None,
-        lead_time: float | None = None,
-        in_turn: bool = False,
-    ) -> StoredEvent:
-        """Give an image its class.
-
-        Args:
-            item: Id of an image that was asked about.
-            name: Name of the class.
-            annotator: Who says so.
-            uuid: Names this call, for sending it again; None: a new one.
-            time: When it was said, by the annotator's clock.
-            lead_time: How long it took, in seconds.
-            in_turn: Refuse it where others have the image meanwhile: they hold it, or
-                have answered, and the annotator's own lease has ended.
-
-        Returns:
-            What was written. It is refused where the annotator has answered about the
-            image already: no tab silently overwrites what another said.
-        """
-        said = self._answer(item, name, annotator, time=time, lead_time=lead_time)
-        return self._say(said, Kind.LABEL, uuid, in_turn=in_turn)
-
-    def skip(
-        self,
-        item: str,
-        *,
-        annotator: str | None = None,
-        uuid: str | None = None,
-        in_turn: bool = False,
-    ) -> StoredEvent:
-        """Say that an image is not worth a label; arguments as for :meth:`label`."""
-        said = self._answer(item, None, annotator)
-        return self._say(said, Kind.SKIP, uuid, in_turn=in_turn)
-
-    def unsure(
-        self,
-        item: str,
-        *,
-        annotator: str | None = None,
-        uuid: str | None = None,
-        in_turn: bool = False,
-    ) -> StoredEvent:
-        """Say that somebody else may know; arguments as for :meth:`label`."""
-        said = self._answer(item, None, annotator)
-        return self._say(said, Kind.UNSURE, uuid, in_turn=in_turn)
-
-    def change(
-        self,
-        item: str,
-        name: str | None,
-        *,
-        annotator: str | None = None,
-        uuid: str | None = None,
-        unsure: bool = False,
-    ) -> StoredEvent:
-        """Say something else of an image than before.
-
-        Args:
-            item: Id of an image that the annotator has answered about, or whose label
-                was imported by anybody.
-            name: Name of the class; None: it is not worth a label after all.
-            annotator: Whose answer changes.
-            uuid: Names this call, for sending it again; None: a new one.
-            unsure: With None as its name: the annotator cannot tell after all.
-
-        Returns:
-            What was written; without a UUID, and where nothing changes, what holds.
-        """
-        kind = Kind.RELABEL if name else Kind.UNSURE if unsure else Kind.SKIP
-        said = self._answer(item, name, annotator)
-        return self._say(said, kind, uuid, is_change=True)
-
-    @staticmethod
-    def _answer(
-        item: str, name: str | None, annotator: str | None, **more: Any
-    ) -> Answer:
-        if not isinstance(name, str | None):
-            raise UsageError(
-                f"The class is {name!r}, of type {type(name).__name__}; give the name "
-                "of a class. Nothing was written."
-            )
-        return Answer(id=item, label=name, annotator=labels.named(annotator), **more)
-
-    def _say(
-        self,
-        said: Answer,
-        kind: Kind,
-        uuid: str | None,
-        *,
-        is_change: bool = False,
-        in_turn: bool = False,
-    ) -> StoredEvent:
-        room = self.settings.overlap if in_turn else None
-        with self.store.writing() as store:
-            return labels.say(store, said, kind, uuid, is_change=is_change, room=room)
-
-    def undo(
-        self,
-        *,
-        annotator: str | None = None,
-        uuid: str | None = None,
-        target: str | None = None,
-        token: str | None = None,
-    ) -> StoredEvent:
-        """Take back the annotator's last answer that holds, of whichever round.
-
-        What was confirmed at a glance is no answer; :meth:`take_back` undoes that.
-
-        Args:
-            annotator: Whose answer.
-            uuid: Names this call, for sending it again; None: a new one.
-            target: UUID of another answer to take back.
-            token: Names the browser tab that gets the image back, as a lease, before
-                anybody else can; None: it is free for all.
-
-        Returns:
-            What was written.
-        """
-        who, overlap = labels.named(annotator), self.settings.overlap
-        with self.store.writing() as store:
-            done = store.undo(who, target=target, uuid=uuid)
-            if token is not None:
-                item = str(done.event.item)
-                store.lease(who, 1, overlap=overlap, among=[item], token=token)
-            return done
-
-    def redo(
-        self, *, annotator: str | None = None, uuid: str | None = None
-    ) -> StoredEvent:
-        """Bring back what was undone last; a new answer ends that, as in an editor."""
-        return self.store.redo(labels.named(annotator), uuid=uuid)
-
-    def confirm(
-        self,
-        items: Sequence[str],
-        name: str,
-        *,
-        uuid: str,
-        annotator: str | None = None,
-    ) -> tuple[str, ...]:
-        """Give a class to many images that a model takes for it, seen at a glance.
-
-        Such labels train. They cost no budget, are told apart from others by their
-        strategy, ``"confirmed"``, and never measure: whoever saw a guess was swayed.
-
-        Args:
-            items: Ids of images; those that somebody has spoken of, or is
-                being asked about, are left out.
-            name: Name of the class.
-            uuid: Names this call, for sending it again.
-            annotator: Who says so.
-
-        Returns:
-            Ids of the images that have this label from now on.
-        """
-        with self.store.writing() as store:
-            return labels.confirm(store, items, name, labels.named(annotator), uuid)
-
-    def take_back(
-        self,
-        items: Sequence[str],
-        confirmed: str,
-        *,
-        uuid: str,
-        annotator: str | None = None,
-    ) -> tuple[str, ...]:
-        """Undo what :meth:`confirm` did under the name ``confirmed``.
-
-        Returns:
-            Ids of the images; what was undone or changed meanwhile stays as it is.
-        """
-        who = labels.named(annotator)
-        with self.store.writing() as store:
-            return labels.take_back(store, items, confirmed, who, uuid)
 
     # ------------------------------------------- labels from elsewhere, the history
 
@@ -597,7 +441,7 @@ class Project:
             unless ``partial`` or ``dry_run``, is a
             :class:`fewlabels.errors.AnswersError` that lists them.
         """
-        who = labels.named(annotator)
+        who = annotator_name(annotator)
         if scan:
             self.index()
         return imports.import_labels(
@@ -624,69 +468,9 @@ class Project:
         with self.store.writing() as store:
             return imports.undo_import(store, uuid)
 
-    def events(self, *, after: int = 0) -> Iterator[StoredEvent]:
-        """Yield all that happened since event number ``after``, in its order."""
-        return self.store.events(after=after)
-
     def backup(self, path: str | PathLike[str]) -> int:
         """Copy all labels, as of one moment, to a new file; return how many events."""
         return self.store.backup(Path(path))
-
-    # --------------------------------------------------------- leases and classes
-
-    def lease(
-        self,
-        count: int = 1,
-        *,
-        annotator: str | None = None,
-        token: str | None = None,
-        ttl: float = LEASE_SECONDS,
-    ) -> Leased:
-        """Hand out the next images of the last round, to nobody else meanwhile.
-
-        Args:
-            count: How many, at most.
-            annotator: Who labels.
-            token: Names the browser tab or process, for sending it again: what it still
-                holds comes first. None: a new one.
-            ttl: Seconds until the lease ends without a :meth:`heartbeat`.
-
-        Returns:
-            The images, and how many more others hold.
-        """
-        who, overlap = labels.named(annotator), self.settings.overlap
-        return self.store.lease(
-            who, count, overlap=overlap, ttl=ttl, among=-1, token=token
-        )
-
-    def heartbeat(self, token: str, *, ttl: float = LEASE_SECONDS) -> tuple[Lease, ...]:
-        """Prolong the leases of a token and return those it still holds."""
-        return self.store.heartbeat(token, ttl=ttl)
-
-    def release(self, token: str, items: Sequence[str] | None = None) -> int:
-        """Give back the leases of a token, or those on some images; return how many."""
-        return self.store.release(token, items)
-
-    def add_class(self, name: str, *, uuid: str | None = None) -> tuple[str, ...]:
-        """Add a class that was forgotten, and return all there are now."""
-        with self.store.writing() as store:
-            labels.add_class(store, name, uuid)
-            return labels.all_names(store)
-
-    def add_classes(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Add several classes or, where one is refused, none; return all there are."""
-        with self.store.writing() as store:
-            for name in names:
-                labels.add_class(store, name)
-            return labels.all_names(store)
-
-    def rename_class(
-        self, old: str, new: str, *, uuid: str | None = None
-    ) -> tuple[str, ...]:
-        """Give a class another name, and return all there are now."""
-        with self.store.writing() as store:
-            labels.rename_class(store, old, new, uuid)
-            return labels.all_names(store)
 
     # ----------------------------------------------------------- train and export
 
