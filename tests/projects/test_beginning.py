@@ -306,7 +306,7 @@ def test_a_password_in_the_settings_is_not_told(project):
     with pytest.warns(
         SettingsChangedWarning, match="the store is a different one"
     ) as told:
-        now.tell_changes(project.folder)
+        now.warn_of_changes(project.folder)
     assert "secret" not in str(told[0].message)
 
 

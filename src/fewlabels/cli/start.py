@@ -28,7 +28,7 @@ from fewlabels.data.text import natural_key
 from fewlabels.errors import UnknownNameError, UsageError, count
 from fewlabels.names import check_installed, import_paths
 from fewlabels.projects import Project
-from fewlabels.projects.beginning import check_free
+from fewlabels.projects.beginning import check_empty
 from fewlabels.projects.labels import check_class_names
 from fewlabels.projects.settings import FILE, NewProject
 
@@ -183,7 +183,7 @@ def _check_beginning(
     if not images.is_dir():
         raise UsageError(f"There is no folder '{images}' with images.")
     check_images(images)
-    check_free(place)
+    check_empty(place)
     new = NewProject.of(options)
     known = {"strategy": strategies.names(), "trainer": training.names()}
     for kind, choice in (("strategy", new.strategy), ("trainer", new.trainer)):

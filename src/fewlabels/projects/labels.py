@@ -404,7 +404,6 @@ def answer_event(
             f"Nobody asked about the image '{answer.id}', so it has no place in the "
             f"budget. Ask first. {_NOTHING}"
         )
-    by = asked[answer.id]
     payload: dict[str, Any] = {}
     if answer.lead_time is not None:
         payload["lead_time"] = answer.lead_time
@@ -417,10 +416,8 @@ def answer_event(
         item=answer.id,
         class_number=None if answer.label is None else number_of[answer.label],
         client_time=answer.time,
-        round=by.round,
-        strategy=by.strategy,
-        model=by.model,
         payload=payload,
+        **vars(asked[answer.id]),
     )
 
 
@@ -449,9 +446,10 @@ def _check_room(
     if num_answered + len(holders) >= overlap:
         names = (*(verdict.annotator for verdict in verdicts), *holders)
         who = ", ".join(f"'{name}'" for name in names)
+        wanted = f"{overlap} answer{'s are' if overlap > 1 else ' is'} wanted"
         raise StoreError(
-            f"You no longer had the image '{event.item}': {who} took it over meanwhile "
-            f"(answers wanted: {overlap}). {_NOTHING}"
+            f"You no longer had the image '{event.item}': {who} took it over meanwhile,"
+            f" and {wanted}. {_NOTHING}"
         )
 
 

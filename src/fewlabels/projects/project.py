@@ -13,19 +13,20 @@ from fewlabels.errors import ProjectError, UnreadableFile
 from fewlabels.experiments.settings import Choice
 from fewlabels.jobs import Job, start
 from fewlabels.names import AllowCode, check_code
-from fewlabels.projects import answers, image_index, imports, models, status
+from fewlabels.projects import (
+    answers,
+    beginning,
+    image_index,
+    imports,
+    labels,
+    models,
+    status,
+)
 from fewlabels.projects.answers import Asked, Told
-from fewlabels.projects.beginning import LOCK, check_free, reference, whole
 from fewlabels.projects.exchange import AskedItem
 from fewlabels.projects.exchange.rows import Columns
 from fewlabels.projects.image_index import Index, IndexedFile
 from fewlabels.projects.imports import Imported, UndoneImport
-from fewlabels.projects.labels import (
-    OWNER,
-    ProjectLabels,
-    annotator_name,
-    check_class_names,
-)
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.settings import FILE, NewProject, ProjectSettings
 from fewlabels.projects.shares import outgrown, read_shares
@@ -48,7 +49,7 @@ _UNUSABLE = "unusable.txt"
 
 
 @dataclass(frozen=True, eq=False)
-class Project(ProjectLabels):
+class Project(labels.ProjectLabels):
     """A project in a folder: each command of the command line is a method.
 
     All methods can be interrupted at any moment and called again. Each call that writes
@@ -85,26 +86,26 @@ class Project(ProjectLabels):
         from fewlabels import strategies
         from fewlabels.projects import training_plan
 
-        place, names = Path(folder), check_class_names(classes)
+        place, names = Path(folder), labels.check_class_names(classes)
         new = NewProject.of(options)
         shares = read_shares(new.shares, len(names))
         pictures = None if images is None else Path(images).expanduser()
-        check_free(place)
+        beginning.check_empty(place)
         source = training_plan.Source.of(place, pictures, new.encoder, first)
         planned = source.plan(new, shares)
         index = source.index
         settings = new.settings(
             len(set(index.representative.values())),
-            images=None if pictures is None else reference(pictures, place),
+            images=None if pictures is None else beginning.reference(pictures, place),
             vectors=source.reference,
             **planned._asdict(),
         )
         check_address(settings.store)
         strategies.resolve(settings.strategy.name, settings.strategy.options)
         source.check(planned, names)
-        with whole(place) as partial:
+        with beginning.new_project_folder(place) as partial:
             with Store.open(_store_place(partial, settings)) as opened:
-                identity = opened.begin(names, annotator=OWNER)
+                identity = opened.begin(names, annotator=labels.OWNER)
                 index.write(opened, {})
             settings.model_copy(update={"store_identity": identity}).write(partial)
         # The caller named it all.
@@ -147,7 +148,7 @@ class Project(ProjectLabels):
                 f"The label store of '{place}' is not the one that it began with; "
                 f"put that back or correct 'store' in '{place / FILE}'."
             )
-        settings.tell_changes(place)
+        settings.warn_of_changes(place)
         return cls(place, settings, store, allow_code)
 
     def close(self) -> None:
@@ -339,7 +340,7 @@ class Project(ProjectLabels):
             The images, in the order in which to label them.
         """
         chosen = None if strategy is None else Choice.model_validate(strategy)
-        with self.alone(LOCK, "choosing images"):
+        with self.alone(beginning.LOCK, "choosing images"):
             if scan:
                 self.index()
             snapshot = self.snapshot()
@@ -441,7 +442,7 @@ class Project(ProjectLabels):
             unless ``partial`` or ``dry_run``, is a
             :class:`fewlabels.errors.AnswersError` that lists them.
         """
-        who = annotator_name(annotator)
+        who = labels.annotator_name(annotator)
         if scan:
             self.index()
         return imports.import_labels(

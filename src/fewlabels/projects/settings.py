@@ -1,4 +1,4 @@
-"""What a project is about: typed, kept in ``project.json``, changed by its owner."""
+"""Settings of a project: checked, kept in ``project.json``, edited by its owner."""
 
 import warnings
 from collections.abc import Mapping
@@ -9,19 +9,12 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fewlabels import files
-from fewlabels.errors import (
-    ProjectError,
-    SettingsChangedWarning,
-    StorageError,
-    UsageError,
-)
+from fewlabels import errors, files
 from fewlabels.experiments.settings import Choice, faults, validated
-from fewlabels.files import add_checksum, verify_checksum
 from fewlabels.models.encoders import Quality
 from fewlabels.names import DEFAULT_STRATEGY
 
-_SEEN = ".project.json"  # as it was when the project was used last
+_LAST_USED = ".project.json"  # the settings when the project was used last
 
 FILE = "project.json"
 """Where the settings of a project are kept."""
@@ -29,17 +22,14 @@ FILE = "project.json"
 _MOST_BYTES = 2**24
 
 LARGEST_SIDE = 1024
-"""Pixels of a side that images are brought to at most."""
+"""Largest side, in pixels, to which images are resized."""
 
 AUDIT_SHARE = 0.2
-"""Share of the budget, or of the images where they are fewer, that measures."""
-
-LARGEST_AUDIT = 0.5
-"""Share of the images that may measure, so that as many are left to learn from."""
+"""Share of the budget, or of the images if they are fewer, in the audit slice."""
 
 
 class _Common(BaseModel):
-    """What a person decides, and what is kept of it."""
+    """Fields of a new project that are kept in its settings."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True
@@ -65,19 +55,13 @@ class _Common(BaseModel):
     @model_validator(mode="after")
     def _leaves_something_to_train_on(self) -> Self:
         if self.audit is not None and self.audit >= self.budget:
-            raise ValueError(
-                f"the audit slice takes {self.audit} of {self.budget} labels and "
-                "leaves none to train on; make audit smaller or budget larger"
-            )
+            labels = f"{self.audit} of {self.budget} labels"
+            raise ValueError(f"the audit slice takes {labels}; none are left to train")
         return self
 
 
 class NewProject(_Common):
-    """What the owner of a new project decides; everything else follows from it.
-
-    These are the options of :meth:`Project.create`, and of the commands that begin a
-    project.
-    """
+    """Options of :meth:`Project.create` and of the commands that create a project."""
 
     encoder: str | None = None
     """What makes the features that it learns from. [default: the trainer's]"""
@@ -91,7 +75,7 @@ class NewProject(_Common):
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
-        """Return checked options; one that is None has its default."""
+        """Return checked options; None stands for the default."""
         given = {name: value for name, value in options.items() if value is not None}
         return validated(cls, given)
 
@@ -100,7 +84,7 @@ class NewProject(_Common):
 
         Args:
             num_images: Images that can be asked about.
-            **resolved: What follows from the images: their place, trainer and shape.
+            **resolved: Fields that depend on the images: place, trainer and shape.
 
         Returns:
             The settings.
@@ -109,18 +93,17 @@ class NewProject(_Common):
         if audit is None:
             audit = int(AUDIT_SHARE * min(self.budget, num_images))
         if audit > largest:
-            raise UsageError(
-                f"The audit slice would take {audit} of {num_images} images and leave "
-                f"too few to learn from; at most half of them, {largest}, may measure."
+            raise errors.UsageError(
+                f"The audit slice would take {audit} of {num_images} images; at most "
+                f"half of them, {largest}, may measure."
             )
-        own = {name: getattr(self, name) for name in _Common.model_fields}
-        own |= {"audit": audit} | resolved
+        own = {name: getattr(self, name) for name in _Common.model_fields} | resolved
         given = {name: value for name, value in own.items() if value is not None}
-        return ProjectSettings.model_validate(given)
+        return ProjectSettings.model_validate(given | {"audit": audit})
 
 
 class ProjectSettings(_Common):
-    """Everything that decides what a project does; its labels are in the store."""
+    """All settings of a project; its labels are in the store."""
 
     schema_version: Literal[1] = 1
     images: str | None = None
@@ -158,30 +141,28 @@ class ProjectSettings(_Common):
         try:
             return cls.model_validate_json(files.read_regular(path, _MOST_BYTES))
         except FileNotFoundError as error:
-            raise ProjectError(
-                f"There is no project in '{folder}': it has no {FILE}. Begin one there "
-                "(init) or give the folder of another."
-            ) from error
+            msg = f"There is no project in '{folder}': it has no {FILE}. Create one."
+            raise errors.ProjectError(msg) from error
         except OSError as error:
             msg = f"'{path}' cannot be read: {error.strerror}. Make it readable."
-            raise ProjectError(msg) from error
+            raise errors.ProjectError(msg) from error
         except ValidationError as error:
-            raise ProjectError(f"'{path}': {faults(error)}") from error
+            raise errors.ProjectError(f"'{path}': {faults(error)}") from error
 
     def write(self, folder: Path) -> None:
         """Write the settings into the project's folder, wholly or not at all."""
         files.replace_text(folder / FILE, self.model_dump_json(indent=2) + "\n")
 
-    def tell_changes(self, folder: Path) -> None:
-        """Warn once about what is not as it was when the project was used before.
+    def warn_of_changes(self, folder: Path) -> None:
+        """Warn once about settings that changed since the project was used last.
 
-        People edit the file, and so may a failing disk. The address of the store, which
-        may hold a password, is remembered as a hash.
+        People edit the file, and a failing disk may change it too. The address of the
+        store, which may hold a password, is kept as a hash.
         """
         store = sha256(self.store.encode()).hexdigest()
         before, now = None, self.model_copy(update={"store": store})
         with suppress(OSError, ValueError):
-            content = verify_checksum((folder / _SEEN).read_bytes())
+            content = files.verify_checksum((folder / _LAST_USED).read_bytes())
             before = type(self).model_validate_json(content)
         if before == now:
             return
@@ -194,16 +175,14 @@ class ProjectSettings(_Common):
             ]
             if before.store != now.store:
                 changes.append("the store is a different one")
-            msg = (
-                f"'{folder / FILE}' was changed: {'; '.join(changes)}. If that was not "
-                "you, restore it. This message appears once."
-            )
-            warnings.warn(msg, SettingsChangedWarning, stacklevel=2)
-        with suppress(StorageError):  # somebody else's folder, to look at
-            text = add_checksum(now.model_dump_json(indent=2) + "\n")
-            files.replace_text(folder / _SEEN, text)
+            msg = f"'{folder / FILE}' was changed: {'; '.join(changes)}. If that was"
+            msg += " not you, restore it. This message appears once."
+            warnings.warn(msg, errors.SettingsChangedWarning, stacklevel=2)
+        with suppress(errors.StorageError):  # somebody else's folder, read-only
+            text = files.add_checksum(now.model_dump_json(indent=2) + "\n")
+            files.replace_text(folder / _LAST_USED, text)
 
 
 def largest_audit(num_images: int) -> int:
-    """Return how many of some images may measure."""
-    return int(LARGEST_AUDIT * num_images)
+    """Return how many of the images may be in the audit slice: half."""
+    return num_images // 2

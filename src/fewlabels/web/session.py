@@ -13,7 +13,7 @@ from typing import Any
 from fewlabels.errors import AnswersError, JobError, UnknownNameError, UsageError
 from fewlabels.files import parse_json, read_regular, replace_text
 from fewlabels.projects import Project
-from fewlabels.projects.labels import named
+from fewlabels.projects.labels import annotator_name
 from fewlabels.projects.store import StoredEvent, StoredRound
 from fewlabels.projects.tally import Tally
 from fewlabels.strategies.registry import family
@@ -87,7 +87,7 @@ class Session:
             "trainer": settings.trainer.name,
             "strategy": settings.strategy.name,
             "overlap": settings.overlap,
-            "user": named(None),  # whoever gives no other name
+            "user": annotator_name(None),  # whoever gives no other name
         }
 
     # -------------------------------------------------------------------- labeling

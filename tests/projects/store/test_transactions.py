@@ -58,6 +58,6 @@ def test_while_one_transaction_writes_others_wait(store, place):
     one, two, _ = fill(store)
     with Store.open(place, busy_seconds=0.1) as other, store.writing() as together:
         together.append([label(one)])
-        with pytest.raises(StoreError, match="Another writer held the label store"):
+        with pytest.raises(StoreError, match="is held by another writer"):
             other.append([label(two)])
     assert current(store) == {(one, "ann"): 0}

@@ -62,8 +62,8 @@ _SQLITE_UNWRITABLE = {
     sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_FULL,
 }
-_SERVER_BUSY = "55P03"  # lock not available
-_SERVER_UNWRITABLE = {"25006", "42501", "53100", "53200"}  # forbidden, or no space
+_BUSY = "55P03"  # PostgreSQL: lock not available
+_UNWRITABLE = {"25006", "42501", "53100", "53200"}  # forbidden, or no space
 
 
 # ---------------------------------------------------------------------- addresses
@@ -205,29 +205,24 @@ def _explanation(place: str, error: Exception) -> errors.FewlabelsError:
     reason = " ".join(str(cause).split())
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # without its details
     state = getattr(cause, "sqlstate", None)
-    has_no_connection = isinstance(error, exc.TimeoutError)  # all are in use
-    if has_no_connection or code in _SQLITE_BUSY or state == _SERVER_BUSY:
-        return errors.StoreBusyError(
-            f"Another writer held the label store '{place}' for too long, so nothing "
-            "was written. Try again, and look for a process that hangs."
-        )
     if code in _SQLITE_DAMAGED:
         return damaged(place, reason)
-    if code in _SQLITE_UNWRITABLE or state in _SERVER_UNWRITABLE:
-        return errors.StorageError(
-            f"The label store '{place}' could not be written: {reason}. Everything "
-            "acknowledged before is safe; make it writable or free some space."
-        )
+    is_away = isinstance(error, exc.OperationalError | exc.InterfaceError)
+    kind: type[errors.FewlabelsError] = errors.StoreError
+    problem = f"refused the work: {reason}"
+    # A connection times out if all of this process are in use.
+    if isinstance(error, exc.TimeoutError) or code in _SQLITE_BUSY or state == _BUSY:
+        kind, problem = errors.StoreBusyError, "is held by another writer; try again"
+    elif code in _SQLITE_UNWRITABLE or state in _UNWRITABLE:
+        kind = errors.StorageError
+        problem = f"could not be written: {reason}; make it writable or free some space"
     # Such an error is never about the data sent: the server went away or has no room.
-    is_sqlite = isinstance(cause, sqlite3.Error)
-    if isinstance(error, exc.OperationalError | exc.InterfaceError) and not is_sqlite:
-        return errors.StoreAwayError(
-            f"The label store '{place}' could not be reached: {reason}. Everything "
-            "acknowledged before is safe; check the server and its address."
-        )
-    return errors.StoreError(
-        f"The label store '{place}' refused the work: {reason}. Nothing of it was "
-        "written, and everything acknowledged before is safe."
+    elif is_away and not isinstance(cause, sqlite3.Error):
+        kind = errors.StoreAwayError
+        problem = f"could not be reached: {reason}; check the server and its address"
+    return kind(
+        f"The label store '{place}' {problem}. Nothing of this call was written; "
+        "everything acknowledged before is safe."
     )
 
 

@@ -19,34 +19,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from fewlabels.errors import ReplayError, StoreError, UsageError
-from fewlabels.projects.store import records
-from fewlabels.projects.store.database import (
-    Database,
-    analyze,
-    chunked,
-    streamed,
-    unknown_of,
-)
-from fewlabels.projects.store.records import (
-    CLASS_EVENTS,
-    LABELS,
-    Annotation,
-    Event,
-    Kind,
-    LabelClass,
-    StoredEvent,
-)
-from fewlabels.projects.store.schema import (
-    CLASSES,
-    EVENTS,
-    IN_FORCE,
-    ITEMS,
-    LEASES,
-    PRESENT,
-    ROUNDS,
-    VERDICTS,
-    renew_checksums,
-)
+from fewlabels.projects.store import database, records, schema
+from fewlabels.projects.store.database import Database, chunked, streamed
+from fewlabels.projects.store.records import LABELS, Event, Kind, StoredEvent
+from fewlabels.projects.store.schema import CLASSES, EVENTS, ITEMS, renew_checksums
 
 _MANY = 500
 _NOTHING = "Nothing of this call was written."
@@ -93,7 +69,7 @@ class Events(Database):
                     rows = []
                 if event.kind is Kind.UNDO:
                     values |= _switch(connection, event)
-                elif event.kind in CLASS_EVENTS:
+                elif event.kind in records.CLASS_EVENTS:
                     _change_class(connection, event)
                 last += 1
                 rows.append(values | {"sequence": last})
@@ -102,11 +78,11 @@ class Events(Database):
                 connection.execute(EVENTS.insert(), rows)
             if last > first:
                 renew_checksums(connection, EVENTS, after=first)
-            if any(event.kind in CLASS_EVENTS for event in new):
+            if any(event.kind in records.CLASS_EVENTS for event in new):
                 renew_checksums(connection, CLASSES)
             _end_leases(connection, new)
             if last // _MANY > first // _MANY:
-                analyze(connection, EVENTS)
+                database.analyze(connection, EVENTS)
         return tuple(stored[event.uuid][0] for event in given)
 
     def undo(
@@ -192,14 +168,14 @@ class Events(Database):
 
     # ------------------------------------------------------------------- labels
 
-    def labels(self, *, with_missing: bool = False) -> tuple[Annotation, ...]:
+    def labels(self, *, with_missing: bool = False) -> tuple[records.Annotation, ...]:
         """Return the current labels: those verdicts that have a class."""
         verdicts = self.verdicts(with_missing=with_missing)
         return tuple(verdict for verdict in verdicts if verdict.kind in LABELS)
 
     def verdicts(
         self, *, with_missing: bool = False, items: Sequence[str] | None = None
-    ) -> tuple[Annotation, ...]:
+    ) -> tuple[records.Annotation, ...]:
         """Return the current labels, skips and *unsure* answers.
 
         Args:
@@ -209,25 +185,26 @@ class Events(Database):
         Returns:
             One per item and annotator, by item.
         """
-        query = sa.select(VERDICTS).order_by(VERDICTS.c.item, VERDICTS.c.annotator)
+        query = sa.select(schema.VERDICTS).order_by("item", "annotator")
+        item = schema.VERDICTS.c.item
         if items is not None:
-            query = query.where(VERDICTS.c.item.in_(items))
+            query = query.where(item.in_(items))
         if not with_missing:
-            present = sa.select(ITEMS.c.id).where(ITEMS.c.state == PRESENT)
-            query = query.where(VERDICTS.c.item.in_(present))
+            present = sa.select(ITEMS.c.id).where(ITEMS.c.state == schema.PRESENT)
+            query = query.where(item.in_(present))
         with self.read_connection() as connection:
             return tuple(
-                Annotation(**(dict(row._mapping) | {"kind": Kind(row.kind)}))
+                records.Annotation(**(dict(row._mapping) | {"kind": Kind(row.kind)}))
                 for row in streamed(connection, query)
             )
 
     # ------------------------------------------------------------------ classes
 
-    def classes(self) -> tuple[LabelClass, ...]:
+    def classes(self) -> tuple[records.LabelClass, ...]:
         """Return all classes, including retired ones."""
         with self.read_connection() as connection:
             rows = connection.execute(sa.select(CLASSES).order_by(CLASSES.c.number))
-            return tuple(LabelClass(row.number, row.name, row.active) for row in rows)
+            return tuple(records.LabelClass(*row) for row in rows)
 
     def add_classes(self, names: Iterable[str], *, annotator: str) -> tuple[int, ...]:
         """Add classes and return a number per name; a known name keeps its number."""
@@ -249,7 +226,7 @@ class Events(Database):
 
     def begin(self, names: Iterable[str], *, annotator: str) -> str:
         """Add the first classes of a project to an empty store; return its identity."""
-        tables = {"classes": CLASSES, "images": ITEMS, "rounds": ROUNDS}
+        tables = {"classes": CLASSES, "images": ITEMS, "rounds": schema.ROUNDS}
         with self.writing() as store, store.write_connection() as connection:
             counts = {
                 name: connection.scalar(sa.select(sa.func.count()).select_from(table))
@@ -281,9 +258,9 @@ def _events(
 
 def _last_verdict(connection: sa.Connection, annotator: str) -> str | None:
     """Return the UUID of the annotator's last verdict in force that was asked for."""
-    mine = IN_FORCE.c.annotator == annotator, _is_asked(IN_FORCE)
-    query = sa.select(IN_FORCE.c.uuid).where(*mine)
-    return connection.scalar(query.order_by(IN_FORCE.c.sequence.desc()).limit(1))
+    mine = schema.IN_FORCE.c.annotator == annotator, _is_asked(schema.IN_FORCE)
+    query = sa.select(schema.IN_FORCE.c.uuid).where(*mine)
+    return connection.scalar(query.order_by(schema.IN_FORCE.c.sequence.desc()).limit(1))
 
 
 def _last_undo(connection: sa.Connection, annotator: str) -> str | None:
@@ -349,9 +326,9 @@ def _content(event: Event) -> dict[str, Any]:
 
 def _check_references(connection: sa.Connection, events: Sequence[Event]) -> None:
     """Refuse events about items, classes or rounds that the store does not know."""
-    for noun, column in (("item", ITEMS.c.id), ("round", ROUNDS.c.step)):
+    for noun, column in (("item", ITEMS.c.id), ("round", schema.ROUNDS.c.step)):
         named = {getattr(event, noun) for event in events} - {None}
-        unknown = unknown_of(connection, column, named)
+        unknown = database.unknown_of(connection, column, named)
         if unknown:
             raise StoreError(
                 f"{len(unknown)} of {len(named)} {noun}s are not in the store, the "
@@ -375,7 +352,7 @@ def _switch(connection: sa.Connection, undo: Event) -> dict[str, Any]:
     if target is None:
         raise StoreError(f"There is no event {undo.target} to undo. {_NOTHING}")
     name = f"Event {target.sequence} ({target.kind})"
-    if Kind(target.kind) in CLASS_EVENTS:
+    if Kind(target.kind) in records.CLASS_EVENTS:
         remedy = "rename, retire or restore the class instead"
         raise StoreError(f"{name} cannot be undone; {remedy}. {_NOTHING}")
     if target.annotator != undo.annotator:
@@ -425,13 +402,15 @@ def _end_leases(connection: sa.Connection, events: Iterable[Event]) -> None:
     """End leases on items that their holders answered, or whose label was imported."""
     imported = [e.item for e in events if e.strategy == records.IMPORTED]
     for items in chunked(imported):
-        connection.execute(sa.delete(LEASES).where(LEASES.c.item.in_(items)))
+        connection.execute(
+            sa.delete(schema.LEASES).where(schema.LEASES.c.item.in_(items))
+        )
     answered = [
         {"answered": event.item, "by": event.annotator}
         for event in events
         if event.kind in records.VERDICTS
     ]
     if answered:
-        is_item = LEASES.c.item == sa.bindparam("answered")
-        is_holder = LEASES.c.annotator == sa.bindparam("by")
-        connection.execute(sa.delete(LEASES).where(is_item, is_holder), answered)
+        is_item = schema.LEASES.c.item == sa.bindparam("answered")
+        is_holder = schema.LEASES.c.annotator == sa.bindparam("by")
+        connection.execute(sa.delete(schema.LEASES).where(is_item, is_holder), answered)

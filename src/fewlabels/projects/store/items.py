@@ -9,34 +9,10 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from fewlabels.errors import StoreError, UsageError
-from fewlabels.projects.store.database import (
-    Database,
-    analyze,
-    chunked,
-    explained,
-    streamed,
-    unknown_of,
-)
-from fewlabels.projects.store.records import (
-    Asking,
-    Indexed,
-    Item,
-    ListedFile,
-    RoundItem,
-    StoredRound,
-    canonical,
-)
-from fewlabels.projects.store.schema import (
-    EVENTS,
-    ITEMS,
-    MISSING,
-    PRESENT,
-    ROUND_ITEMS,
-    ROUNDS,
-    Json,
-    renew_checksums,
-    written_checksums,
-)
+from fewlabels.projects.store import database, records, schema
+from fewlabels.projects.store.database import Database, chunked, streamed
+from fewlabels.projects.store.records import Item, ListedFile, RoundItem, StoredRound
+from fewlabels.projects.store.schema import ITEMS, PRESENT, ROUND_ITEMS, ROUNDS
 
 FILES_AT_ONCE = 2000
 """Files in memory while they are listed."""
@@ -49,7 +25,7 @@ _LISTED = sa.Table(
     sa.Column("duplicates", sa.Text),
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("mtime_ns", sa.BigInteger, nullable=False),
-    sa.Column("details", Json),
+    sa.Column("details", schema.Json),
     sa.Column("item", sa.Text, index=True),
     prefixes=["TEMPORARY"],
 )
@@ -62,7 +38,7 @@ _KNOWN_ID = sa.select(ITEMS.c.id).where(_IS_SAME).scalar_subquery()
 class Items(Database):
     """Methods of a store about images and rounds."""
 
-    def index(self, files: Iterable[ListedFile]) -> Indexed:
+    def index(self, files: Iterable[ListedFile]) -> records.Indexed:
         """Update the items from a complete list of the image files.
 
         The list goes to a temporary table first, some thousand files at a time, while
@@ -81,7 +57,7 @@ class Items(Database):
         Returns:
             What changed.
         """
-        with explained(self.place), self.engine.connect() as connection:
+        with database.explained(self.place), self.engine.connect() as connection:
             with connection.begin():
                 _LISTED.drop(connection, checkfirst=True)
                 _LISTED.create(connection)
@@ -101,15 +77,15 @@ class Items(Database):
                 num_moved = _move(connection)
                 num_new = _add(connection)
                 is_lost = ITEMS.c.state == PRESENT, ~_IS_LISTED
-                lost = sa.update(ITEMS).where(*is_lost).values(state=MISSING)
+                lost = sa.update(ITEMS).where(*is_lost).values(state=schema.MISSING)
                 num_missing = connection.execute(lost).rowcount
                 num_present = _count(connection, _LISTED)
                 if num_new:
-                    analyze(connection, ITEMS)
-                renew_checksums(connection, ITEMS)
+                    database.analyze(connection, ITEMS)
+                schema.renew_checksums(connection, ITEMS)
             with connection.begin():
                 _LISTED.drop(connection)
-        return Indexed(num_new, num_moved, num_back, num_missing, num_present)
+        return records.Indexed(num_new, num_moved, num_back, num_missing, num_present)
 
     def items(
         self, *, with_missing: bool = False, ids: Sequence[str] | None = None
@@ -131,7 +107,7 @@ class Items(Database):
     def items_checksum(self) -> str:
         """A checksum over all items, which changes with any of them."""
         with self.read_connection() as connection:
-            return written_checksums(connection)[ITEMS.name]
+            return schema.written_checksums(connection)[ITEMS.name]
 
     def add_round(self, given: StoredRound) -> StoredRound:
         """Store a round for good.
@@ -148,8 +124,8 @@ class Items(Database):
             known = rounds.get(given.step)
             if known is not None:
                 same = replace(given, created=known.created, options=known.options)
-                texts = canonical(known.options), canonical(given.options)
-                if known != same or texts[0] != texts[1]:
+                texts = {records.canonical(r.options) for r in (known, given)}
+                if known != same or len(texts) > 1:
                     raise StoreError(
                         f"Round {given.step} is in the store already ({known.strategy},"
                         f" {len(known.items)} items, seed {known.seed}) with another "
@@ -163,7 +139,7 @@ class Items(Database):
             asked = [member.item for member in given.items]
             if len(set(asked)) < len(asked):
                 raise UsageError(f"Round {given.step} names an item twice.")
-            unknown = unknown_of(connection, ITEMS.c.id, asked)
+            unknown = database.unknown_of(connection, ITEMS.c.id, asked)
             if unknown:
                 raise StoreError(
                     f"{len(unknown)} of {len(asked)} items of round {given.step} are "
@@ -178,7 +154,7 @@ class Items(Database):
             ]
             if rows:
                 connection.execute(ROUND_ITEMS.insert(), rows)
-            renew_checksums(connection, ROUNDS, ROUND_ITEMS)
+            schema.renew_checksums(connection, ROUNDS, ROUND_ITEMS)
             return created
 
     def rounds(self, *, after: int = -1) -> tuple[StoredRound, ...]:
@@ -195,7 +171,7 @@ class Items(Database):
                 for row in connection.execute(query)
             )
 
-    def asked(self, items: Sequence[str] | None = None) -> dict[str, Asking]:
+    def asked(self, items: Sequence[str] | None = None) -> dict[str, records.Asking]:
         """Return the latest round that asked about each item, or about some items."""
         columns = ROUND_ITEMS.c.item, ROUNDS.c.step, ROUNDS.c.strategy, ROUNDS.c.model
         query = sa.select(*columns).join_from(ROUND_ITEMS, ROUNDS)
@@ -203,7 +179,7 @@ class Items(Database):
             query = query.where(ROUND_ITEMS.c.item.in_(items))
         with self.read_connection() as connection:
             rows = connection.execute(query.order_by(ROUNDS.c.step))
-            return {item: Asking(*asking) for item, *asking in rows}
+            return {item: records.Asking(*asking) for item, *asking in rows}
 
 
 def candidates_digest(ids: Iterable[str]) -> str:
@@ -224,7 +200,7 @@ def candidates_digest(ids: Iterable[str]) -> str:
 
 def _update_known(connection: sa.Connection) -> int:
     """Update items whose file is listed; return how many had been missing."""
-    num_back = _count(connection, ITEMS, _IS_LISTED, ITEMS.c.state == MISSING)
+    num_back = _count(connection, ITEMS, _IS_LISTED, ITEMS.c.state == schema.MISSING)
     values: dict[str, Any] = {
         "size": _LISTED.c.size,
         "mtime_ns": _LISTED.c.mtime_ns,
@@ -240,7 +216,7 @@ def _update_known(connection: sa.Connection) -> int:
 
 def _move(connection: sa.Connection) -> int:
     """Pair new paths with items that are gone, by content; labeled items first."""
-    is_labeled = sa.exists().where(EVENTS.c.item == ITEMS.c.id)
+    is_labeled = sa.exists().where(schema.EVENTS.c.item == ITEMS.c.id)
     order = is_labeled.desc(), ITEMS.c.state.desc(), ITEMS.c.id
     new_contents = sa.select(_LISTED.c.digest).where(_IS_NEW)
     number = sa.func.row_number()
@@ -268,7 +244,7 @@ def _add(connection: sa.Connection) -> int:
     """Add items for all other files; an id that is taken gets a number."""
     num_new = _count(connection, _LISTED, _IS_NEW)
     name = (_LISTED.c.path + "@" + _LISTED.c.digest).label("id")
-    empty = sa.literal({}, Json)
+    empty = sa.literal({}, schema.Json)
     new = sa.select(
         name,
         *(_LISTED.c.path, _LISTED.c.digest, _LISTED.c.size, _LISTED.c.mtime_ns),

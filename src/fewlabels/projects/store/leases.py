@@ -13,17 +13,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from fewlabels.errors import UsageError, check_range
-from fewlabels.projects.store import records
+from fewlabels.projects.store import records, schema
 from fewlabels.projects.store.database import Database, chunked
-from fewlabels.projects.store.records import Lease, Leased, new_uuid, num_answers
-from fewlabels.projects.store.schema import (
-    ITEMS,
-    LEASES,
-    PRESENT,
-    ROUND_ITEMS,
-    ROUNDS,
-    VERDICTS,
-)
+from fewlabels.projects.store.records import Lease, Leased
+from fewlabels.projects.store.schema import ITEMS, LEASES, ROUND_ITEMS, VERDICTS
 
 LEASE_SECONDS = 120.0
 """How long a lease lasts without a heartbeat."""
@@ -67,7 +60,7 @@ class Leases(Database):
         check_range("count", count, at_least=0, at_most=MOST_LISTED)
         check_range("overlap", overlap, at_least=1)
         check_range("ttl", ttl, above=0, at_most=MOST_SECONDS)
-        token = token or new_uuid()
+        token = token or records.new_uuid()
         with self.write_connection() as connection:
             now = self.now(connection)
             expires = now + timedelta(seconds=ttl)
@@ -90,7 +83,7 @@ class Leases(Database):
 
             on_item = VERDICTS.c.item == ITEMS.c.id
             has_spoken = sa.exists().where(on_item, VERDICTS.c.annotator == annotator)
-            worth = {str(k): num_answers(k, overlap) for k in records.VERDICTS}
+            worth = {str(k): records.num_answers(k, overlap) for k in records.VERDICTS}
             answers = sa.func.sum(sa.case(worth, value=VERDICTS.c.kind))
             given = sa.select(sa.func.coalesce(answers, 0)).where(on_item)
             num_given = given.scalar_subquery()
@@ -153,7 +146,7 @@ def _candidates(
     connection: sa.Connection, among: int | Sequence[str] | None
 ) -> sa.Select[Any]:
     """Select the present items among which to lease, in their order."""
-    query = sa.select(ITEMS.c.id).where(ITEMS.c.state == PRESENT)
+    query = sa.select(ITEMS.c.id).where(ITEMS.c.state == schema.PRESENT)
     if among is None:
         return query.order_by(ITEMS.c.path)
     if isinstance(among, int):
@@ -162,8 +155,8 @@ def _candidates(
         if among != -1:
             return query.where(ROUND_ITEMS.c.round == among)
         # A round that was chosen ahead names in its options the first one still open.
-        steps = sa.select(ROUNDS.c.step, ROUNDS.c.options)
-        last = connection.execute(steps.order_by(ROUNDS.c.step.desc()).limit(1)).first()
+        rounds = sa.select(schema.ROUNDS).order_by(schema.ROUNDS.c.step.desc())
+        last = connection.execute(rounds.limit(1)).first()
         since = 0 if last is None else int(last.options.get("since", last.step))
         earlier = ROUND_ITEMS.alias()  # an item may be in several of them
         is_repeated = sa.exists().where(
