@@ -170,7 +170,9 @@ def test_a_label_belongs_to_the_name_and_new_numbers_are_learned_from(tmp_path):
         assert not project.train().is_new
         assert project.snapshot().known == before
         write_rows(file, rows[:, :3], names)
-        with pytest.raises(FewlabelsError, match=r"have 3 numbers.*with rows of 4"):
+        with pytest.raises(
+            FewlabelsError, match=r"have 3 numbers, and those of the project 4"
+        ):
             project.train()
         file.unlink()
         with pytest.raises(FewlabelsError, match="labels are safe"):

@@ -55,7 +55,7 @@ def test_a_trainer_is_told_the_shares(name, shares, options, meant):
 
 
 def test_a_trainer_without_use_for_shares_says_so(tmp_path):
-    message = "'supervised' has no use for class shares.* fixmatch-darp, .* ot; or"
+    message = "'supervised' has no use for class shares.* fixmatch-darp, .* ot, or"
     with pytest.raises(UsageError, match=message):
         begin(tmp_path, trainer=QUICK, shares="even")
 

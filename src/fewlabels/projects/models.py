@@ -7,17 +7,16 @@ from pydantic import BaseModel, ConfigDict
 
 from fewlabels import files
 from fewlabels.errors import ProjectError
-from fewlabels.files import add_checksum, verify_checksum
 
 RECORD = "training.json"
-"""What is known of a model; written last, so a folder without it is unfinished."""
+"""Record of a model; written last, so a folder without it is unfinished."""
 
 NUM_TO_TELL_APART = 2
-"""Classes that have to have labels before anything can be learned."""
+"""Classes that need labels before anything can be learned."""
 
 
 class ModelRecord(BaseModel):
-    """How a model came to be, and what it says about the images that measure."""
+    """How a model was trained, and its predictions for the audit slice."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -35,9 +34,9 @@ class ModelRecord(BaseModel):
     class_counts: tuple[int, ...]
     """Labels of each class that it was trained on."""
     audit: dict[str, str]
-    """The class it gives to each image that measures, by id."""
+    """The predicted class of each image of the audit slice, by id."""
     predicted: tuple[int, ...]
-    """How many images of the pool it takes for each class."""
+    """How many images of the pool are predicted to be of each class."""
 
     @property
     def name(self) -> str:
@@ -57,21 +56,21 @@ def folder_name(number: int) -> str:
 
 def records(folder: Path) -> tuple[ModelRecord, ...]:
     """Return what is known of every finished model, in the order of training."""
-    found: list[ModelRecord] = []
-    while (path := folder / folder_name(len(found)) / RECORD).is_file():
+    models: list[ModelRecord] = []
+    while (path := folder / folder_name(len(models)) / RECORD).is_file():
         try:
-            content = verify_checksum(path.read_bytes())
-            found.append(ModelRecord.model_validate_json(content))
+            content = files.verify_checksum(path.read_bytes())
+            models.append(ModelRecord.model_validate_json(content))
         except (OSError, ValueError) as error:
             raise ProjectError(
                 f"'{path}' is damaged. Labels are not touched by this: remove the "
                 f"folder '{path.parent}' and those after it, and train again."
             ) from error
-    return tuple(found)
+    return tuple(models)
 
 
 def write(folder: Path, record: ModelRecord) -> None:
     """Write the record of a model into its folder, which makes the model count."""
-    text = add_checksum(record.model_dump_json(indent=2) + "\n")
+    text = files.add_checksum(record.model_dump_json(indent=2) + "\n")
     files.replace_text(folder / RECORD, text)
     files.remove_leftovers(folder.iterdir())

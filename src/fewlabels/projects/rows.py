@@ -1,4 +1,4 @@
-"""Rows that somebody brings, as what a project learns from and, alone, as its items."""
+"""Rows of numbers that a project learns from, and that may be its items."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,9 +12,7 @@ from fewlabels.pool import ArrayImages
 from fewlabels.projects.image_index import Index, IndexedFile
 
 OVER_ROWS = "linear"
-"""The trainer of rows, unless another is chosen: it minds no units of columns."""
-
-_SETTLED = 0  # rows have no time of change of their own
+"""The default trainer of rows, which does not depend on the units of columns."""
 
 
 def rows_in(path: Path) -> Vectors:
@@ -24,17 +22,15 @@ def rows_in(path: Path) -> Vectors:
         states = [part.stat() for part in parts]
     except OSError as error:
         raise DataError(
-            f"The rows are not in '{path}' ({error.strerror}). Put the file back or, "
-            "if it is elsewhere now, write that place as 'vectors' into project.json. "
-            "The labels are safe."
+            f"The rows are not in '{path}' ({error.strerror}). Put them back, or write "
+            "their place as 'vectors' into project.json. The labels are safe."
         ) from error
-    facts = zip(parts, states, strict=True)
-    return _read(path, tuple((one, s.st_size, s.st_mtime_ns) for one, s in facts))
+    sizes = tuple((state.st_size, state.st_mtime_ns) for state in states)
+    return _read(path, (*parts, *sizes))
 
 
 @lru_cache(maxsize=1)
-def _read(path: Path, facts: tuple[tuple[Path, int, int], ...]) -> Vectors:
-    del facts
+def _read(path: Path, _: tuple[object, ...]) -> Vectors:
     return Vectors.read(path)
 
 
@@ -43,19 +39,18 @@ def scan_rows(
 ) -> Index:
     """Return an index of rows as items: a label belongs to the name of a row.
 
-    So it stays when the numbers of a row change. Rows without names go by what they
-    hold, as images do, since another one may stand in their place next time.
+    It stays when the numbers of a row change. Rows without names are known by their
+    content, as images are, since another one may have their number next time.
     """
     before, num_new, files = known or {}, 0, []
     rows, num_bytes = vectors.rows, vectors.rows.shape[1] * vectors.rows.dtype.itemsize
-    for place, name in enumerate(row_names(vectors)):
-        has_name = vectors.names is not None
-        content = (
-            name.encode() if has_name else rows[place : place + 1].numpy().tobytes()
-        )
-        found = IndexedFile(name, num_bytes, _SETTLED, digest_of(content), b"")
-        is_known = before.get(name) == found
-        files.append(before[name] if is_known else found)
+    for number, name in enumerate(row_names(vectors)):
+        content = name.encode()
+        if vectors.names is None:
+            content = rows[number : number + 1].numpy().tobytes()
+        file = IndexedFile(name, num_bytes, 0, digest_of(content), b"")
+        is_known = before.get(name) == file
+        files.append(before[name] if is_known else file)
         num_new += not is_known
     return Index(tuple(files), (), num_read=num_new, num_listed=len(files))
 

@@ -56,7 +56,7 @@ class _Common(BaseModel):
     def _leaves_something_to_train_on(self) -> Self:
         if self.audit is not None and self.audit >= self.budget:
             labels = f"{self.audit} of {self.budget} labels"
-            raise ValueError(f"the audit slice takes {labels}; none are left to train")
+            raise ValueError(f"the audit takes {labels} and leaves none to train on")
         return self
 
 

@@ -7,24 +7,17 @@ a checksum. It counts what a snapshot counts; the tests compare the two.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fewlabels.projects.store import (
-    Annotation,
-    LabelClass,
-    Store,
-    StoredRound,
-    consensus,
-)
-from fewlabels.projects.store.records import LABELS, num_answers
+from fewlabels.projects.store import LabelClass, Store, StoredRound, consensus
+from fewlabels.projects.store.records import LABELS, Annotation, num_answers
 
-_MOST_LISTED = 1_000  # items that are read one by one; beyond, all are
+_MOST_LISTED = 1_000  # items whose verdicts are read by id; for more, all are read
 
 
 @dataclass(eq=False, kw_only=True)
 class Tally:
-    """What has been answered so far, and what waits for an answer.
+    """Counts of answered images and of those that wait for an answer.
 
     Not safe for several threads at once.
     """
@@ -45,12 +38,12 @@ class Tally:
     """Images that are ``"spent"``, ``"confirmed"``, ``"imported"`` or ``"skipped"``."""
     _people: Counter[str] = field(default_factory=Counter)
     _answering: Counter[str] = field(default_factory=Counter)
-    _verdicts: dict[str, tuple[Annotation, ...]] = field(default_factory=dict)
+    _verdicts: dict[str, list[Annotation]] = field(default_factory=dict)
     _items_checksum: str = ""
 
     @property
     def people(self) -> list[str]:
-        """Everybody who has said something that holds."""
+        """Everybody with a verdict in force."""
         return sorted(name for name, count in self._people.items() if count)
 
     @property
@@ -75,34 +68,30 @@ class Tally:
             num_people = self._num_people
             if changed:
                 few = sorted(changed) if len(changed) <= _MOST_LISTED else None
-                self._replace(changed, moment.verdicts(with_missing=True, items=few))
+                by_item: dict[str, list[Annotation]] = defaultdict(list)
+                for verdict in moment.verdicts(with_missing=True, items=few):
+                    by_item[verdict.item].append(verdict)
+                for item in changed:
+                    self._count(self._verdicts.pop(item, []), -1)
+                    if item in by_item:
+                        self._verdicts[item] = by_item[item]
+                        self._count(by_item[item], 1)
             for asked in added:
-                for rank, item in enumerate(asked.items):
-                    self.places[item.item] = (asked.step, rank)
+                ranks = enumerate(member.item for member in asked.items)
+                self.places |= {item: (asked.step, rank) for rank, item in ranks}
             if num_people != self._num_people or checksum != self._items_checksum:
                 affected = set(self.places)
             else:
-                affected = {item.item for asked in added for item in asked.items}
+                affected = {member.item for asked in added for member in asked.items}
                 affected |= changed & self.places.keys()
             unanswered = [item for item in affected if not self._is_answered(item)]
-            there = {item.id for item in moment.items(ids=unanswered)}
-        self.waiting = (self.waiting - affected) | there
+            present = {item.id for item in moment.items(ids=unanswered)}
+        self.waiting = (self.waiting - affected) | present
         self.rounds += added
         self.sequence, self._items_checksum = sequence, checksum
 
-    def _replace(self, changed: Iterable[str], verdicts: Iterable[Annotation]) -> None:
-        """Count the verdicts on some images in the place of those before."""
-        by_item: dict[str, list[Annotation]] = defaultdict(list)
-        for verdict in verdicts:
-            by_item[verdict.item].append(verdict)
-        for item in changed:
-            self._count(self._verdicts.pop(item, ()), -1)
-            if item in by_item:
-                self._verdicts[item] = tuple(by_item[item])
-                self._count(self._verdicts[item], 1)
-
-    def _count(self, verdicts: tuple[Annotation, ...], step: int) -> None:
-        """Add the verdicts on one image to all counts, or take them away."""
+    def _count(self, verdicts: list[Annotation], step: int) -> None:
+        """Add the verdicts on one image to all counts, or subtract them."""
         labels = [verdict for verdict in verdicts if verdict.kind in LABELS]
         for verdict in verdicts:
             self._people[verdict.annotator] += step
@@ -120,11 +109,11 @@ class Tally:
 
     @property
     def _num_people(self) -> int:
-        """Annotators there are, known by what they said, or else shall be."""
+        """Annotators who answered, or who are wanted if those are more."""
         return max(self.overlap, sum(n > 0 for n in self._answering.values()))
 
     def _is_answered(self, item: str) -> bool:
-        """Whether an image has its answers, or nobody is left who could give one."""
+        """Return whether an image has its answers, or nobody is left to answer."""
         verdicts = self._verdicts.get(item, ())
         answers = sum(num_answers(verdict.kind, self.overlap) for verdict in verdicts)
         return answers >= self.overlap or len(verdicts) >= self._num_people
