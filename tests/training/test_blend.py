@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from scipy.special import softmax
 from sklearn.linear_model import Ridge
 from tests.training.test_spreading import blobs, logits_of, pool_of, problem
 from tests.training.test_trainers import fit
@@ -19,7 +18,6 @@ from fewlabels.training.blend import (
     Blend,
     equal_weights,
     least_squares,
-    regression,
 )
 from fewlabels.training.spreading import Spreading
 
@@ -151,14 +149,18 @@ def test_a_rotation_changes_nothing():
     torch.testing.assert_close(*logits, rtol=0, atol=1e-3)
 
 
-def test_the_regression_is_calibrated_on_nodes_without_labels():
-    graph, sources, labels = problem(num_labels=50, num_each=100, distance=1.0)
-    rows = joint_rows(graph)
-    fitted = regression(rows, sources)
-    chances = softmax(rows.features @ fitted.slopes.T + fitted.heights, axis=1)
-    others = np.setdiff1d(np.arange(len(graph)), sources.nodes)
-    right = chances[others].argmax(axis=1) == labels[graph.nodes.first][others]
-    assert abs(chances[others].max(axis=1).mean() - right.mean()) < 0.15
+@pytest.mark.parametrize("distance", [1.0, 2.0])
+def test_it_is_as_sure_as_it_is_right_on_nodes_without_labels(distance):
+    sure, right = [], []
+    for seed in range(8):
+        options = {"num_each": 100, "distance": distance, "seed": seed}
+        graph, sources, labels = problem(num_labels=50, **options)
+        mixture = Blend().mixture(graph, joint_rows(graph), sources)
+        others = np.setdiff1d(np.arange(len(graph)), sources.nodes)
+        beliefs = mixture.beliefs[others]
+        sure.append(np.exp(beliefs.max(axis=1)).mean())
+        right.append((beliefs.argmax(axis=1) == labels[others]).mean())
+    assert np.mean(sure) == pytest.approx(np.mean(right), abs=0.05)
 
 
 # ----------------------------------------------------------------------- other images
