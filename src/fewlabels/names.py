@@ -24,14 +24,7 @@ from os import PathLike
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    PydanticUndefinedAnnotation,
-    PydanticUserError,
-    TypeAdapter,
-    ValidationError,
-)
+import pydantic
 
 from fewlabels.errors import (
     FewlabelsError,
@@ -257,7 +250,7 @@ def _build(name: str, maker: Any, options: Mapping[str, Any]) -> Any:
             ) from error
     try:
         return construct(maker, options)
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         raise UsageError(_validation_message(name, error)) from error
     except FewlabelsError:
         raise
@@ -274,7 +267,7 @@ def construct(maker: Callable[..., Any], options: Mapping[str, Any]) -> Any:
         return maker(**options)
     try:
         adapter = _adapter(maker)
-    except (PydanticUserError, PydanticUndefinedAnnotation):
+    except (pydantic.PydanticUserError, pydantic.PydanticUndefinedAnnotation):
         return maker(**options)
     for name, hint in get_type_hints(maker).items():
         if name in options:
@@ -283,9 +276,9 @@ def construct(maker: Callable[..., Any], options: Mapping[str, Any]) -> Any:
 
 
 @cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
+def _adapter(kind: type) -> pydantic.TypeAdapter[Any]:
     """Return the validator of a dataclass, which is slow to build."""
-    return TypeAdapter[Any](kind)
+    return pydantic.TypeAdapter[Any](kind)
 
 
 def _check_numbers(name: str, hint: Any, value: object) -> None:
@@ -317,7 +310,7 @@ def _check_numbers(name: str, hint: Any, value: object) -> None:
             whole_number(name, value)
 
 
-def _validation_message(name: str, error: ValidationError) -> str:
+def _validation_message(name: str, error: pydantic.ValidationError) -> str:
     """Return a sentence for each option of ``name`` that pydantic refused."""
     sentences = []
     for fault in error.errors():
@@ -332,10 +325,10 @@ def _validation_message(name: str, error: ValidationError) -> str:
     return " ".join(sentences)
 
 
-class Identity(BaseModel):
+class Identity(pydantic.BaseModel):
     """Class, options and source of an object: what decides what it does."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
     type: str
     """Name of its class."""

@@ -203,7 +203,7 @@ def test_a_test_split_needs_labels(folder):
 
 
 def test_the_number_of_rows_is_bounded(folder, monkeypatch):
-    monkeypatch.setattr("fewlabels.data.manifest.MANIFEST_ROWS", 3)
+    monkeypatch.setattr("fewlabels.data.untrusted.MANIFEST_ROWS", 3)
     with pytest.raises(
         DataError, match=r"Row 4 of .* is one too many; split the table"
     ):

@@ -9,15 +9,10 @@ from io import BufferedReader, TextIOWrapper
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from fewlabels.data import untrusted
 from fewlabels.data.files import Listed, file_pool
 from fewlabels.data.parquet import parquet_rows
 from fewlabels.data.text import FILE_COLUMNS, MEASURED, TRAIN, is_utf8
-from fewlabels.data.untrusted import (
-    MANIFEST_BYTES,
-    MANIFEST_LINE,
-    MANIFEST_ROWS,
-    open_untrusted,
-)
 from fewlabels.errors import DataError, FewlabelsWarning
 from fewlabels.files import parse_json
 from fewlabels.pool import Pool
@@ -65,9 +60,10 @@ def _listed(
     The table may be ``factor`` times as large as others.
     """
     listed: dict[str, Listed] = {}
-    for number, cells in enumerate(_rows(path, factor * MANIFEST_BYTES), start=1):
+    rows = _rows(path, factor * untrusted.MANIFEST_BYTES)
+    for number, cells in enumerate(rows, start=1):
         where = f"Row {number} of {path}"
-        if number > factor * MANIFEST_ROWS:
+        if number > factor * untrusted.MANIFEST_ROWS:
             raise DataError(f"{where} is one too many; split the table into several.")
         if not isinstance(cells, Mapping):
             raise DataError(f"{where} is not a JSON object; write one object per line.")
@@ -109,7 +105,7 @@ def _rows(path: Path, most_bytes: int) -> Iterator[Any]:
     kind = path.suffix.lower()
     damage = (OSError, ValueError, csv.Error)
     advice = f"Save it again as {kind}."
-    with open_untrusted(
+    with untrusted.open_untrusted(
         path, most_bytes, "The manifest", advice, damage=damage
     ) as file:
         if kind == ".csv":
@@ -123,11 +119,12 @@ def _rows(path: Path, most_bytes: int) -> Iterator[Any]:
 
 def _lines(file: BufferedReader, *, newline: str) -> Iterator[str]:
     """Yield lines of text; a row takes many times the memory of its line."""
+    most = untrusted.MANIFEST_LINE
     with TextIOWrapper(file, encoding="utf-8-sig", newline=newline) as text:
         for line in text:
-            if len(line) > MANIFEST_LINE:
+            if len(line) > most:
                 raise ValueError(
-                    f"a line has {len(line):,} characters; at most {MANIFEST_LINE:,}"
+                    f"a line has {len(line):,} characters; at most {most:,}"
                 )
             yield line
 

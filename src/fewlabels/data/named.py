@@ -12,15 +12,9 @@ import platformdirs
 import torch
 from numpy.typing import NDArray
 
+from fewlabels.data import official
 from fewlabels.data.arrays import item_ids, item_tensor, pool_of
 from fewlabels.data.npz import read_npz
-from fewlabels.data.official import (
-    CIFAR10,
-    CIFAR100,
-    Cifar,
-    read_cifar_folder,
-    read_idx_folder,
-)
 from fewlabels.errors import DataError, DownloadError, UnknownNameError
 from fewlabels.pool import ArrayImages, Pool, Split
 from fewlabels.progress import track
@@ -75,13 +69,15 @@ class StandardSet:
     """The files there, and what the official page or torchvision gives as hash."""
 
 
-def _cifar(layout: Cifar, *first_labels: int, classes: tuple[str, ...]) -> StandardSet:
+def _cifar(
+    layout: official.Cifar, *first_labels: int, classes: tuple[str, ...]
+) -> StandardSet:
     return StandardSet(
         layout.name,
         first_labels,
         classes,
         folders=(layout.name,),
-        read=partial(read_cifar_folder, layout=layout),
+        read=partial(official.read_cifar_folder, layout=layout),
         url="https://www.cs.toronto.edu/~kriz/",
         md5={layout.archive: layout.md5[layout.archive]},
     )
@@ -93,7 +89,7 @@ _STANDARD = {
         first_labels=(5, 0, 4, 1, 9),
         classes=_TEN_DIGITS,
         folders=("mnist", "MNIST/raw"),
-        read=read_idx_folder,
+        read=official.read_idx_folder,
         url="https://ossci-datasets.s3.amazonaws.com/mnist/",
         md5={
             _IDX_FILES[0]: "f68b3c2dcbeaaa9fbdd348bbdeb94873",
@@ -110,7 +106,7 @@ _STANDARD = {
             *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
         ),
         folders=("fashion-mnist", "FashionMNIST/raw"),
-        read=read_idx_folder,
+        read=official.read_idx_folder,
         url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         md5={
             _IDX_FILES[0]: "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
@@ -120,7 +116,7 @@ _STANDARD = {
         },
     ),
     "cifar10": _cifar(
-        CIFAR10,
+        official.CIFAR10,
         *(6, 9, 9, 4, 1),
         classes=(
             *("airplane", "automobile", "bird", "cat", "deer"),
@@ -128,7 +124,7 @@ _STANDARD = {
         ),
     ),
     "cifar100": _cifar(
-        CIFAR100, *(19, 29, 0, 11, 1), classes=tuple(map(str, range(100)))
+        official.CIFAR100, *(19, 29, 0, 11, 1), classes=tuple(map(str, range(100)))
     ),
 }
 
