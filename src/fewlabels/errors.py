@@ -77,7 +77,7 @@ class UsageError(FewlabelsError, ValueError):
 
 
 class UnknownNameError(UsageError):
-    """A name that stands for nothing here; the message suggests the nearest one."""
+    """An unknown name; the message suggests the nearest known one."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         """Name the nearest choice and all choices."""
@@ -136,11 +136,11 @@ class Fault:
 
 
 class AbsentModelError(UsageError):
-    """A model is not on this machine, and nobody asked to download it."""
+    """A model is not on this machine, and no download was requested."""
 
 
 class AnswersError(DataError):
-    """A file of answers was refused whole; ``faults`` are all that were found."""
+    """A file of answers was refused as a whole because of its ``faults``."""
 
     def __init__(self, path: Path, faults: Sequence[Fault]) -> None:
         """List the faults, the first twenty in full."""
@@ -255,7 +255,7 @@ class DegenerateGramWarning(FewlabelsWarning):
 
 
 class ConvergenceWarning(FewlabelsWarning):
-    """How labels spread over a graph was found less exactly than was asked for."""
+    """Labels were spread over a graph less exactly than was asked for."""
 
 
 class TargetWarning(FewlabelsWarning):

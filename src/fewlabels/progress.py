@@ -28,7 +28,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType
-from typing import Protocol, TextIO, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fewlabels.errors import FewlabelsWarning
 
@@ -116,23 +116,16 @@ def track(task: str, total: int, *, done: int = 0) -> Iterator[Advance]:
 def redirect_warnings(say: Callable[[str], None]) -> Iterator[None]:
     """Pass the text of this package's warnings in the block to ``say``."""
 
-    def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
+    def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
         if issubclass(category, FewlabelsWarning):
             say(str(message))
         else:
-            usual(message, category, filename, lineno, file, line)
+            usual(message, category, *place)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", FewlabelsWarning)
         usual = warnings.showwarning
-        warnings.showwarning = show
+        warnings.showwarning = show  # type: ignore[assignment] # called by position
         yield
 
 

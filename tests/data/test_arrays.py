@@ -3,7 +3,7 @@ import pytest
 import torch
 from tests.data.pictures import pixels
 
-from fewlabels.data.arrays import array_pool, class_names, item_ids, label_tensor
+from fewlabels.data.arrays import array_pool, infer_classes, item_ids, label_tensor
 from fewlabels.errors import LabelError, NotFiniteError, ShapeError, UsageError
 
 GREY = np.stack([pixels(number) for number in range(5)])
@@ -101,16 +101,16 @@ def test_no_labels_are_unknown_labels():
 
 
 def test_classes_are_made_up_from_all_labels():
-    assert class_names(np.array([0, 2]), torch.tensor([3])) == ("0", "1", "2", "3")
-    assert class_names(["b10", "b9"], ["a"]) == ("a", "b9", "b10")
-    assert class_names(None) == ()
-    assert len(class_names([999])) == 1000
+    assert infer_classes(np.array([0, 2]), torch.tensor([3])) == ("0", "1", "2", "3")
+    assert infer_classes(["b10", "b9"], ["a"]) == ("a", "b9", "b10")
+    assert infer_classes(None) == ()
+    assert len(infer_classes([999])) == 1000
 
 
 def test_numbers_that_count_no_classes_are_refused():
     with pytest.raises(LabelError, match=r"1,001 classes for 3 labels.*pass classes"):
-        class_names([0, 1, 1000])
-    assert len(class_names(range(1500))) == 1500
+        infer_classes([0, 1, 1000])
+    assert len(infer_classes(range(1500))) == 1500
 
 
 @pytest.mark.parametrize(
@@ -136,17 +136,17 @@ INTEGERS = [np.dtype(code) for code in np.typecodes["AllInteger"] + "?"]
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_integers_of_every_type_are_class_numbers(dtype, order):
     labels = np.array([0, 1, 1, 0]).astype(dtype.newbyteorder(order))
-    assert class_names(labels) == ("0", "1")
+    assert infer_classes(labels) == ("0", "1")
     numbers = label_tensor(labels, ("cat", "dog"), 4)
     assert numbers.tolist() == [0, 1, 1, 0]
     assert numbers.dtype == torch.int64
-    assert class_names(np.array([], dtype=dtype)) == ()
+    assert infer_classes(np.array([], dtype=dtype)) == ()
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint64, torch.bool])
 def test_tensors_without_a_sign_are_class_numbers(dtype):
     labels = torch.tensor([0, 1, 1]).to(dtype)
-    assert class_names(labels) == ("0", "1")
+    assert infer_classes(labels) == ("0", "1")
     assert label_tensor(labels, ("cat", "dog"), 3).tolist() == [0, 1, 1]
 
 
@@ -163,7 +163,7 @@ def test_text_of_every_type_is_a_class_name():
         np.array(words, dtype=np.dtypes.StringDType()),
         np.array(words)[::-1],
     ):
-        assert class_names(labels) == ("cat", "dog")
+        assert infer_classes(labels) == ("cat", "dog")
         assert label_tensor(labels, ("cat", "dog"), 3).tolist() == [1, 0, 1]
 
 
@@ -187,7 +187,7 @@ def test_labels_that_cannot_be_told_apart_or_written_are_refused(
     labels, error, message
 ):
     with pytest.raises(error, match=message):
-        class_names(labels)
+        infer_classes(labels)
     with pytest.raises(error, match=message):
         label_tensor(labels, ("cat", "dog"), 2)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.data.pictures import pixels
 
-from fewlabels.data.arrays import pool_of
+from fewlabels.data.arrays import pool_from_arrays
 from fewlabels.data.npz import read_npz
 from fewlabels.errors import DataError, FewlabelsError, LabelError
 
@@ -14,7 +14,7 @@ IMAGES = np.stack([pixels(number) for number in range(4)])
 
 
 def npz_pool(path, name):
-    return pool_of(read_npz(path), name, path)
+    return pool_from_arrays(read_npz(path), name, path)
 
 
 def test_arrays_come_from_a_file(tmp_path):

@@ -34,7 +34,7 @@ _MANY_CLASSES = 1_000
 _MOST_NAMED = 100
 
 
-def pool_of(
+def pool_from_arrays(
     arrays: Mapping[str, NDArray[Any]],
     name: str,
     where: Path,
@@ -92,7 +92,7 @@ def array_pool(
     """
     items = item_tensor(images)
     if classes is None:
-        names = class_names(labels, None if test is None else test[1])
+        names = infer_classes(labels, None if test is None else test[1])
     else:
         names = tuple(map(str, classes))
     for label, count in Counter(names).most_common():
@@ -194,7 +194,7 @@ def label_tensor(
     return numbers
 
 
-def class_names(*labels: Labels | None) -> tuple[str, ...]:
+def infer_classes(*labels: Labels | None) -> tuple[str, ...]:
     """Return names of the classes, made up from class numbers or names.
 
     For numbers these are all names from "0" to the largest, which a :class:`LabelError`

@@ -1,4 +1,4 @@
-"""What items hold, told by a hash of each: equal for the same file or pixels."""
+"""Hashes of what items hold: equal for the same file or the same pixels."""
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -15,7 +15,7 @@ _ROWS_AT_ONCE = 2048
 
 @runtime_checkable
 class Digested(Protocol):
-    """Images that know what their items hold without reading a pixel."""
+    """Images that know a hash of each item without reading a pixel."""
 
     def digests(self, indices: Tensor) -> Sequence[str]:
         """Return a hash per item, which decides its pixels given ``shape``."""
@@ -30,7 +30,7 @@ def digests_of(images: Images, indices: Tensor) -> Sequence[str]:
         indices: The items, shape (n,).
 
     Returns:
-        Hexadecimal numbers. Names, positions and other items have no say in them.
+        Hexadecimal numbers, which depend on nothing but the content.
     """
     if isinstance(images, Digested):
         return images.digests(indices)
@@ -42,7 +42,7 @@ def digests_of(images: Images, indices: Tensor) -> Sequence[str]:
 
 
 def row_contents(images: Images) -> Iterator[bytes]:
-    """Yield what vectors hold, a block at a time; of images nothing: ids tell that."""
+    """Yield the bytes of vectors, a block at a time; nothing for images."""
     if len(images.shape) == 1:
         for some in torch.split(torch.arange(len(images)), _ROWS_AT_ONCE):
             yield images.read(some).numpy().tobytes()
@@ -52,8 +52,8 @@ def row_digest(*parts: Images) -> str:
     """Return one hash of what all vectors hold; empty if the items are images."""
     if all(len(images.shape) > 1 for images in parts):
         return ""
-    found = blake2b(digest_size=16)
+    digest = blake2b(digest_size=16)
     for images in parts:
         for content in row_contents(images):
-            found.update(content)
-    return found.hexdigest()
+            digest.update(content)
+    return digest.hexdigest()

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewlabels.data.arrays import Arrays, Labels, array_pool, pool_of
+from fewlabels.data.arrays import Arrays, Labels, array_pool, pool_from_arrays
 from fewlabels.data.derived import Counts, fewer_tests, repeated, resized, subset
 from fewlabels.data.folder import folder_pool
 from fewlabels.data.manifest import MANIFESTS, manifest_pool
@@ -70,9 +70,9 @@ def load(
             set, an array, or files that share one of at most 64 pixels; else 32.
         counts: How many items of each class to keep; see :func:`subset`.
         times: How often to repeat each item; see :func:`repeated`. ``repeated-mnist``
-            has 3 unless told otherwise.
+            has 3 by default.
         noise: Standard deviation of the noise on repeated items, as a share of 255.
-            ``repeated-mnist`` has 0.1 unless told otherwise.
+            ``repeated-mnist`` has 0.1 by default.
         test_share: Share of the labeled files to measure on where no split is given.
         tests: How many items of each class to measure on; None: all of the split.
         part: Which part of the data ``counts`` takes: pools of the same seed and counts
@@ -145,7 +145,7 @@ def _load_name_or_path(
     if is_name:
         return named_pool(str(source))
     if is_file and kind == ".npz":
-        return pool_of(read_npz(path), path.stem, path)
+        return pool_from_arrays(read_npz(path), path.stem, path)
     if is_file:
         known = ", ".join(sorted([*MANIFESTS, ".npz"]))
         raise DataError(f"{path} is not a file that can be loaded; known: {known}.")

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from fewlabels.data import official
-from fewlabels.data.arrays import item_ids, item_tensor, pool_of
+from fewlabels.data.arrays import item_ids, item_tensor, pool_from_arrays
 from fewlabels.data.npz import read_npz
 from fewlabels.errors import DataError, DownloadError, UnknownNameError
 from fewlabels.pool import ArrayImages, Pool, Split
@@ -196,7 +196,7 @@ def _checked_pool(
     standard: StandardSet, arrays: Mapping[str, NDArray[Any]], where: Path
 ) -> Pool:
     """Return the pool if its labels begin as they should."""
-    pool = pool_of(arrays, standard.name, where, standard.classes)
+    pool = pool_from_arrays(arrays, standard.name, where, standard.classes)
     if _begins_right(standard, {"y_train": pool.labels.numpy()}):
         return pool
     wanted = standard.first_labels

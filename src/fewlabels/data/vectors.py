@@ -1,9 +1,9 @@
-"""Rows of numbers that somebody brings in a file, one for each item.
+"""Vectors of a pool in a file of their own, one row for each item.
 
 An array in an ``.npy`` file has rows without names. An ``.npz`` file holds an array of
 rows and may hold another with their names. A Parquet table has a column of lists, or
 one column for each number, and may have one with names. A folder of shards has rows
-with names, more than fit into memory; they stay in a file.
+with names; they stay in a file.
 """
 
 from collections import Counter
@@ -99,11 +99,11 @@ class Vectors:
         whole = {path: place for place, path in enumerate(paths)}
         last_parts = [PurePosixPath(path).name for path in paths]
         by_last = {last: place for place, last in enumerate(last_parts)}
-        unique, asked = _once(last_parts), _once(PurePosixPath(n).name for n in wanted)
+        unique = _once(last_parts) & _once(PurePosixPath(name).name for name in wanted)
         places: list[int | None] = []
         for name in wanted:
             place, last = whole.get(name), PurePosixPath(name).name
-            if place is None and last in unique & asked:
+            if place is None and last in unique:
                 place = by_last[last]
                 short, long = sorted((paths[place], name), key=len)
                 if not f"/{long}".endswith(f"/{short}"):

@@ -24,7 +24,7 @@ from fewlabels.data.augment import OPERATIONS, RandAugment, preset, strong
 from fewlabels.data.augment.views import (
     DrawnOperations,
     apply_draws,
-    draw,
+    draw_operations,
     shift_and_flip,
 )
 from fewlabels.rng import stream
@@ -210,7 +210,7 @@ def test_usb_covers_as_many_pixels_as_its_program():
 def test_a_preset_is_its_recipe_in_pillow(name, kind):
     images, settings = pictures(kind), preset(name)
     views = strong(images, stream(0, "views"), settings)
-    draws = draw(NUM_IMAGES, stream(0, "views"), settings)
+    draws = draw_operations(NUM_IMAGES, stream(0, "views"), settings)
     weak = shift_and_flip(images, draws.weak, shift=0.125, flip=True)
     wanted = [recipe(image, draws, i, settings) for i, image in enumerate(weak)]
     equal = (views == torch.stack(wanted)).flatten(1).all(dim=1)

@@ -18,7 +18,7 @@ from tests.data.augment.pillow import (
 )
 
 from fewlabels.data.augment import OPERATIONS, RandAugment, preset, strong
-from fewlabels.data.augment.views import draw
+from fewlabels.data.augment.views import draw_operations
 from fewlabels.errors import UsageError
 from fewlabels.rng import stream
 
@@ -65,7 +65,9 @@ def test_operation_level_and_sign_are_drawn_for_each_image():
 
 @pytest.mark.parametrize("other", ["next image", "next round"])
 def test_draws_of_images_and_rounds_do_not_go_together(other):
-    draws = draw(20_000, stream(0, "draws"), replace(ALONE, num_operations=2))
+    draws = draw_operations(
+        20_000, stream(0, "draws"), replace(ALONE, num_operations=2)
+    )
     first = draws.operations[0, :-1]
     second = draws.operations[0, 1:] if other == "next image" else draws.operations[1]
     pairs = first * len(OPERATIONS) + second[: len(first)]
@@ -78,17 +80,19 @@ def test_as_many_operations_are_carried_out_as_asked(probability):
     settings = RandAugment(
         operations=("rotate", "color"), probability=probability, num_operations=3
     )
-    operations = draw(4000, stream(0, "draws"), settings).operations
+    operations = draw_operations(4000, stream(0, "draws"), settings).operations
     done = operations != OPERATIONS.index("identity")
     assert done.shape == (3, 4000)
     assert done.double().mean() == pytest.approx(probability, abs=0.03)
 
 
 def test_continuous_levels_are_spread_evenly_and_whole_ones_are_whole():
-    whole = draw(9000, stream(0, "draws"), ALONE).levels[0]
+    whole = draw_operations(9000, stream(0, "draws"), ALONE).levels[0]
     assert_frequencies(whole.unique(return_counts=True)[1], torch.full((9,), 1 / 9))
     assert whole.unique().tolist() == list(range(1, 10))
-    any_level = draw(9000, stream(0, "d"), replace(ALONE, levels="continuous")).levels
+    any_level = draw_operations(
+        9000, stream(0, "d"), replace(ALONE, levels="continuous")
+    ).levels
     counts = any_level.histc(20, 0, 10)
     assert counts.sum() == 9000
     assert_frequencies(counts, torch.full((20,), 1 / 20))

@@ -66,7 +66,7 @@ def strong(images: Tensor, generator: Generator, settings: Strong) -> Tensor:
         size = (_NUM_SMOOTH, len(images))
         draws = torch.rand(size, generator=generator, dtype=dtype)
         return smooth_view(images, draws, settings)
-    operations = draw(len(images), generator, settings)
+    operations = draw_operations(len(images), generator, settings)
     if is_bytes:
         return apply_draws(images, operations, settings)
     rounded = ((images.float() + 1) * _BYTE_MIDDLE).round_().clamp_(0, _WHITE)
@@ -119,7 +119,7 @@ class DrawnOperations:
     """Side of the square, as a share of the image's side, shape (n,)."""
 
 
-def draw(
+def draw_operations(
     num_images: int, generator: Generator, settings: RandAugment
 ) -> DrawnOperations:
     """Return all that a minibatch of so many images draws."""
