@@ -49,8 +49,6 @@ class NeighborGraph:
     """Distance to the farthest neighbor of each node, shape (M,)."""
     weights: sparse.csr_array
     """Symmetric, zero on the diagonal, shape (M, M)."""
-    recall: float = 1.0
-    """Share of the true neighbors that the search returned."""
     _memory: dict[Any, Any] = field(default_factory=dict, init=False)
     _columns: dict[tuple[float, int], Floats] = field(default_factory=dict, init=False)
 
@@ -59,14 +57,14 @@ class NeighborGraph:
         cls, nodes: Nodes, num_neighbors: int, search: Search = "exact"
     ) -> "NeighborGraph":
         """Join each node to its nearest ones, and to whom it is one of the nearest."""
-        near, squares, recall = nearest(nodes, num_neighbors, search)
+        near, squares = nearest(nodes, num_neighbors, search)
         reach = np.sqrt(squares[:, -1]) if near.shape[1] else np.ones(len(near))
         reach = np.maximum(reach, _LEAST_REACH)
         lengths = squares / (reach[:, None] * reach[near])
         one_way = joined(near, np.exp(-np.minimum(lengths, _FARTHEST)))
         weights = sparse.csr_array(one_way.maximum(one_way.T))
         weights.sort_indices()
-        return cls(nodes, reach, weights, recall)
+        return cls(nodes, reach, weights)
 
     def __len__(self) -> int:
         """Return the number of nodes."""

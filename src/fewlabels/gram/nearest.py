@@ -8,7 +8,7 @@ Shapes: M nodes, D numbers per row, K neighbors.
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -33,18 +33,9 @@ _SHARE_OF_CELLS = 8  # one in so many is searched
 _SEED = 1
 
 
-class NearestNodes(NamedTuple):
-    """The nearest others of each node."""
-
-    near: Places
-    """Nearest first, and of equally near ones that of the lower number, (M, K)."""
-    squares: Floats
-    """Their squared distances, shape (M, K)."""
-    recall: float = 1.0
-    """Which share of the true neighbors is among them, measured on some nodes."""
-
-
-def nearest(nodes: Nodes, num_neighbors: int, search: Search = "exact") -> NearestNodes:
+def nearest(
+    nodes: Nodes, num_neighbors: int, search: Search = "exact"
+) -> tuple[Places, Floats]:
     """Find the nearest others of each node.
 
     Args:
@@ -55,7 +46,8 @@ def nearest(nodes: Nodes, num_neighbors: int, search: Search = "exact") -> Neare
             some nodes, through :mod:`fewlabels.progress`.
 
     Returns:
-        The neighbors of each node.
+        The neighbors of each node, nearest first, and of equally near ones that of the
+        lower number; and their squared distances. Both of shape (M, K).
     """
     num_nodes = len(nodes)
     count = min(num_neighbors, num_nodes - 1)
@@ -66,14 +58,13 @@ def nearest(nodes: Nodes, num_neighbors: int, search: Search = "exact") -> Neare
     parts = [(_block(i, num_nodes, _SHARED), candidates[i:][:_SHARED]) for i in starts]
     refined = each(partial(_refined, nodes.to_read(), count), parts)
     near, squares = map(np.concatenate, zip(*refined, strict=True))
-    if is_exact:
-        return NearestNodes(near, squares)
-    some = np.arange(0, num_nodes, -(-num_nodes // _JUDGED))
-    blocks = (nodes.read(_block(i, num_nodes)) for i in range(0, num_nodes, _BLOCK))
-    true = closest(nodes.read(some), blocks, count + 1).numpy()
-    recall = float((near[some][:, :, None] == true[:, None, :]).any(axis=2).mean())
-    progress.tell(num_nodes, {"recall": recall})
-    return NearestNodes(near, squares, recall)
+    if not is_exact:
+        some = np.arange(0, num_nodes, -(-num_nodes // _JUDGED))
+        blocks = (nodes.read(_block(i, num_nodes)) for i in range(0, num_nodes, _BLOCK))
+        true = closest(nodes.read(some), blocks, count + 1).numpy()
+        is_true = (near[some][:, :, None] == true[:, None, :]).any(axis=2)
+        progress.tell(num_nodes, {"recall": float(is_true.mean())})
+    return near, squares
 
 
 def closest(rows: Tensor, blocks: Iterable[Tensor], count: int) -> Tensor:

@@ -494,9 +494,8 @@ def _direction(problem: Problem, point: Dual, rows_MK: Tensor, reach: float) -> 
     """
     columns_K, target_K = point.columns, problem.target
     is_single = float(columns_K.min()) > _SINGLE_RANGE
-    weights_M = problem.entropies.sqrt().to(
-        torch.float32 if is_single else torch.float64
-    )
+    dtype = torch.float32 if is_single else torch.float64
+    weights_M = problem.entropies.sqrt().to(dtype)
     products_KK = weights_M.new_zeros(len(columns_K), len(columns_K))
     for chunk in problem.chunks:
         weighted_mK = rows_MK[chunk].to(weights_M) * weights_M[chunk, None]

@@ -157,21 +157,21 @@ class FrozenViews(Views):
         return {}
 
     def _stored(self, kind: Kind) -> StoredViews | VariedRows:
-        if kind not in self._views:
-            settings: WeakAugment | Strong | RowViews = self.inputs.weak
-            number = self.inputs.weak_views
-            if kind == "strong":
-                settings = strong_settings(self.inputs.strong)
-                number = self.inputs.strong_views
-            if isinstance(settings, RowViews):
-                self._views[kind] = VariedRows(self.rows, settings)
-            else:
-                self._views[kind] = embedded_views(
-                    self.pool.images,
-                    self.encoder,
-                    settings=settings,
-                    num_views=number,
-                    key=_VIEWS_KEY,
-                    cache=self.cache,
-                )
+        if kind in self._views:
+            return self._views[kind]
+        inputs = self.inputs
+        settings: WeakAugment | Strong | RowViews = inputs.weak
+        if kind == "strong":
+            settings = strong_settings(inputs.strong)
+        if isinstance(settings, RowViews):
+            self._views[kind] = VariedRows(self.rows, settings)
+        else:
+            self._views[kind] = embedded_views(
+                self.pool.images,
+                self.encoder,
+                settings=settings,
+                num_views=inputs.weak_views if kind == "weak" else inputs.strong_views,
+                key=_VIEWS_KEY,
+                cache=self.cache,
+            )
         return self._views[kind]

@@ -230,7 +230,7 @@ def neighbor_graph(rows: Tensor, num_neighbors: int) -> NeighborGraph:
         negative; twice that where both are neighbors of each other.
     """
     nodes = Nodes.of(rows, 0.0)
-    near_MK, squares_MK, _ = nearest(nodes, num_neighbors)
+    near_MK, squares_MK = nearest(nodes, num_neighbors)
     one_way = joined(near_MK, np.maximum(1 - squares_MK / 2, 0) ** 3)
     reach_M = np.sqrt(squares_MK.max(axis=1, initial=0))
     return NeighborGraph(nodes, reach_M, one_way + one_way.T)

@@ -70,9 +70,7 @@ class FeatureFile:
         # Rows are compared by their directions; of equal ones the first counts.
         nodes = Nodes.of(torch.from_numpy(rows), 0.0)
         is_large = len(nodes) > _MOST_COMPARED and find_spec("faiss") is not None
-        near, squares, _ = nearest(
-            nodes, NUM_NEIGHBORS, "faiss" if is_large else "exact"
-        )
+        near, squares = nearest(nodes, NUM_NEIGHBORS, "faiss" if is_large else "exact")
         near = nodes.first[near][nodes.node_of]
         distances = np.sqrt(squares)[nodes.node_of]
         known = pq.read_table(predictions, columns=list(PREDICTION_COLUMNS))
