@@ -434,9 +434,10 @@ def execute(
         SettingsChangedError: If strategy or trainer are not what was planned.
     """
     strategy, trainer = check_choices(settings)
-    chosen = settings.strategy.with_identity(strategy)
-    learner = settings.trainer.with_identity(trainer)
-    resolved = settings.model_copy(update={"strategy": chosen, "trainer": learner})
+    resolved = settings.copy_with(
+        strategy=settings.strategy.with_identity(strategy),
+        trainer=settings.trainer.with_identity(trainer),
+    )
     if changed := identity_changes(settings.made, resolved.made):
         raise SettingsChangedError(
             f"The run was planned with other code or options: {'; '.join(changed)}. "

@@ -46,6 +46,10 @@ class FrozenModel(BaseModel):
         extra="forbid", frozen=True, use_attribute_docstrings=True
     )
 
+    def copy_with(self, **changes: Any) -> Self:
+        """Return a copy with other values in some fields, unchecked."""
+        return self.model_copy(update=changes)
+
 
 class Choice(FrozenModel):
     """Something chosen by name, with its options."""
@@ -61,11 +65,11 @@ class Choice(FrozenModel):
     @property
     def bare(self) -> "Choice":
         """The choice without its identity."""
-        return self.model_copy(update={"made": None})
+        return self.copy_with(made=None)
 
     def with_identity(self, thing: object) -> "Choice":
         """Return the choice with the identity of the object that it resolves to."""
-        return self.model_copy(update={"made": identity(thing)})
+        return self.copy_with(made=identity(thing))
 
     @property
     def label(self) -> str:
@@ -84,7 +88,7 @@ class Choice(FrozenModel):
     def over(self, encoder: str) -> "Choice":
         """Return the same trainer over the features of another encoder."""
         options = training.over_encoder(self.name, self.options, encoder)
-        return self.model_copy(update={"options": options, "made": None})
+        return self.copy_with(options=options, made=None)
 
     @property
     def code(self) -> list[Any]:
@@ -175,8 +179,7 @@ class RunSettings(FrozenModel):
     @property
     def bare(self) -> Self:
         """The settings without identities of strategy and trainer."""
-        bare = {"strategy": self.strategy.bare, "trainer": self.trainer.bare}
-        return self.model_copy(update=bare)
+        return self.copy_with(strategy=self.strategy.bare, trainer=self.trainer.bare)
 
     @property
     def made(self) -> dict[str, Identity]:
@@ -211,8 +214,8 @@ class RunSettings(FrozenModel):
         if encoder is not None:
             if "trainer" not in merged and not encoders.rows_file(encoder):
                 twin = training.variant(settings.trainer.name, inputs="frozen-")
-                trainer = Choice(name=twin or settings.trainer.name)
-                settings = settings.model_copy(update={"trainer": trainer})
+                name = twin or settings.trainer.name
+                settings = settings.copy_with(trainer=Choice(name=name))
             settings = settings.over(encoder)
         check_data(settings.data)
         return settings
@@ -221,12 +224,12 @@ class RunSettings(FrozenModel):
         """Return the settings with features of another encoder, or rows of a file."""
         file = encoders.rows_file(encoder)
         if file is None:
-            return self.model_copy(update={"trainer": self.trainer.over(encoder)})
-        options = {"options": self.data.options | {"vectors": str(file)}}
+            return self.copy_with(trainer=self.trainer.over(encoder))
+        rows = self.data.copy_with(options=self.data.options | {"vectors": str(file)})
         bare = training.variant(self.trainer.name, inputs="") or self.trainer.name
-        trainer = self.trainer.model_copy(update={"name": bare, "made": None})
-        data = self.data.model_copy(update=options)
-        return self.model_copy(update={"data": data, "trainer": trainer})
+        return self.copy_with(
+            data=rows, trainer=self.trainer.copy_with(name=bare, made=None)
+        )
 
 
 def settled(settings: RunSettings) -> RunSettings:
@@ -247,11 +250,9 @@ def settled(settings: RunSettings) -> RunSettings:
         raise UsageError("The data have an empty name; name a data set or a path.")
     if name not in data.names() and os.path.exists(name):  # noqa: PTH110 - never raises
         name = str(Path(name).resolve())
-    if options.get("vectors"):
-        rows = Path(options["vectors"]).expanduser().resolve()
-        options = options | {"vectors": str(rows)}
-    changes = {"name": name, "options": options}
-    return s.model_copy(update={"data": s.data.model_copy(update=changes)})
+    if rows := options.get("vectors"):
+        options = options | {"vectors": str(Path(rows).expanduser().resolve())}
+    return s.copy_with(data=s.data.copy_with(name=name, options=options))
 
 
 def identity_changes(before: Identities, now: Identities) -> list[str]:

@@ -76,11 +76,11 @@ class Condition(FrozenModel):
     @property
     def bare(self) -> "Condition":
         """The condition without the identity of its trainer."""
-        return self.model_copy(update={"settings": self.settings.bare})
+        return self.copy_with(settings=self.settings.bare)
 
     def over(self, encoder: str) -> "Condition":
         """Return the condition with features of another encoder."""
-        return self.model_copy(update={"settings": self.settings.over(encoder)})
+        return self.copy_with(settings=self.settings.over(encoder))
 
 
 class Experiment(FrozenModel):
@@ -119,11 +119,10 @@ class Experiment(FrozenModel):
         They do if the conditions are the same, and trainers have the same identity
         where that was written down.
         """
-        pairs = zip(before.conditions, self.conditions, strict=False)
-        return len(self.conditions) == len(before.conditions) and all(
-            old.bare == new.bare
-            and not identity_changes(old.settings.made, new.settings.made)
-            for old, new in pairs
+        old, new = before.conditions, self.conditions
+        return [c.bare for c in old] == [c.bare for c in new] and not any(
+            identity_changes(then.settings.made, now.settings.made)
+            for then, now in zip(old, new, strict=True)
         )
 
     @field_validator("name")
@@ -137,11 +136,10 @@ class Experiment(FrozenModel):
     @model_validator(mode="after")
     def _tells_runs_apart(self) -> Self:
         """Refuse what would put two runs into one place of a table, or none."""
-        parts: dict[str, list[str] | list[int]] = {
-            "conditions": [condition.name for condition in self.conditions],
-            "strategies": [strategy.label for strategy in self.strategies],
-            "seeds": list(self.seeds),
-        }
+        names = [condition.name for condition in self.conditions]
+        labels = [strategy.label for strategy in self.strategies]
+        parts: dict[str, list[Any]] = {"conditions": names, "strategies": labels}
+        parts["seeds"] = list(self.seeds)
         for part, values in parts.items():
             if not values:
                 raise ValueError(f"an experiment needs {part}, and none are given")
@@ -192,12 +190,11 @@ class Cell:
     @property
     def num_rounds(self) -> int:
         """How many rounds it has."""
-        s, number = self.settings, 0
-        num_labels = s.start
-        while num_labels < s.budget:
-            num_labels += query_size(s.query, number)
+        num_labels, number = self.settings.start, 1
+        while num_labels < self.settings.budget:
+            num_labels += query_size(self.settings.query, number - 1)
             number += 1
-        return 1 + number
+        return number
 
     @property
     def beginning(self) -> "Cell | None":
@@ -210,9 +207,8 @@ class Cell:
             return None
         seeds = s.all_seeds
         first = None if seeds.first == seeds.start else seeds.first
-        changes = {"seed": seeds.start, "seeds": SeedOptions(first=first)}
-        changes |= {"budget": s.start, **_NO_QUERY}
-        return Cell(s.model_copy(update=changes))
+        own = {"seed": seeds.start, "seeds": SeedOptions(first=first)}
+        return Cell(s.copy_with(budget=s.start, **own, **_NO_QUERY))
 
     @property
     def num_trainings(self) -> int:
@@ -255,21 +251,16 @@ def plan(experiment: Experiment) -> ExperimentRuns:
         if seed in experiment.seeds_of(condition)
         for strategy in experiment.strategies
     ]
-    begun = [cell.beginning for cell in cells]
-    return ExperimentRuns(
-        beginnings=_distinct(cell for cell in begun if cell is not None),
-        cells=_distinct(cells),
-        noise=noise_cells(experiment),
-    )
+    beginnings = _distinct(first for cell in cells if (first := cell.beginning))
+    return ExperimentRuns(beginnings, _distinct(cells), noise_cells(experiment))
 
 
 def cell_of(condition: Condition, strategy: Choice, seed: int) -> Cell:
     """Return the run of one strategy with one seed under one condition."""
-    settings, changes = condition.settings, {"strategy": strategy, "seed": seed}
+    pool = condition.settings.data
     if condition.own_pools:
-        options = {"options": settings.data.options | {"seed": seed}}
-        changes["data"] = settings.data.model_copy(update=options)
-    return Cell(settings.model_copy(update=changes))
+        pool = pool.copy_with(options=pool.options | {"seed": seed})
+    return Cell(condition.settings.copy_with(data=pool, strategy=strategy, seed=seed))
 
 
 def noise_cells(experiment: Experiment) -> tuple[Cell, ...]:
@@ -277,13 +268,11 @@ def noise_cells(experiment: Experiment) -> tuple[Cell, ...]:
 
     The set does not depend on the seeds of the experiment, so that more seeds add none.
     """
-    base = experiment.conditions[0].settings
-    changes = {"start": base.budget, "seeds": SeedOptions(start=0), **_NO_QUERY}
-    changes |= {"initial_models": 1, "zero_shot": False}
-    return tuple(
-        Cell(base.model_copy(update=changes | {"seed": seed}))
-        for seed in range(experiment.retrainings)
-    )
+    first = experiment.conditions[0].settings
+    base = first.copy_with(start=first.budget, seeds=SeedOptions(start=0), **_NO_QUERY)
+    base = base.copy_with(initial_models=1, zero_shot=False)
+    numbers = range(experiment.retrainings)
+    return tuple(Cell(base.copy_with(seed=seed)) for seed in numbers)
 
 
 def _distinct(cells: Iterable[Cell]) -> tuple[Cell, ...]:
@@ -304,18 +293,15 @@ def resolved(experiment: Experiment) -> Experiment:
     """
     conditions = []
     for condition in experiment.conditions:
-        chosen = condition.settings.trainer
+        chosen, settings = condition.settings.trainer, condition.settings
         trainer = chosen.with_identity(training.resolve(chosen.name, chosen.options))
-        changes = {"trainer": chosen if chosen.made else trainer}
-        settings = condition.settings.model_copy(update=changes)
-        conditions.append(condition.model_copy(update={"settings": settings}))
+        settings = settings.copy_with(trainer=chosen if chosen.made else trainer)
+        conditions.append(condition.copy_with(settings=settings))
     compared = []
     for chosen in experiment.strategies:
         strategy = strategies.resolve(chosen.name, chosen.options)
         compared.append(chosen if chosen.made else chosen.with_identity(strategy))
-    return experiment.model_copy(
-        update={"conditions": tuple(conditions), "strategies": tuple(compared)}
-    )
+    return experiment.copy_with(conditions=(*conditions,), strategies=(*compared,))
 
 
 def read_experiment(file: Path, *, allow_code: AllowCode = False) -> Experiment:
@@ -354,7 +340,7 @@ def checked(experiment: Experiment) -> Experiment:
     """
     experiment = validated(Experiment, experiment.model_dump())
     conditions = tuple(
-        condition.model_copy(update={"settings": settled(condition.settings)})
+        condition.copy_with(settings=settled(condition.settings))
         for condition in experiment.conditions
     )
     for name in {condition.settings.data.name for condition in conditions}:
@@ -366,4 +352,4 @@ def checked(experiment: Experiment) -> Experiment:
                 f"There is no data set, file or folder called '{name}'. Known data "
                 f"sets: {', '.join(data.names())}."
             )
-    return resolved(experiment.model_copy(update={"conditions": conditions}))
+    return resolved(experiment.copy_with(conditions=conditions))

@@ -77,11 +77,6 @@ class BenchFolder:
         """Return the folder of a run."""
         return RunFolder(self.path / "cells" / cell.address)
 
-    def run_folders(self) -> tuple[RunFolder, ...]:
-        """Return the folders of all runs that have begun, in a fixed order."""
-        described = sorted((self.path / "cells").glob("*/run.json"))
-        return tuple(RunFolder(file.parent) for file in described)
-
     def notes_file(self, cell: Cell) -> Path:
         """Return the file with what was noted while a run went on."""
         return self.run_folder(cell).path / "notes.jsonl"
@@ -107,23 +102,19 @@ class BenchFolder:
 
     def check(self) -> None:
         """Raise unless the folder is one of a benchmark, of this version."""
-        content: Any = None
+        file, content = self.description_file, None
         try:
-            content = files.parse_json(
-                files.read_regular(self.description_file, _MOST_BYTES)
-            )
+            content = files.parse_json(files.read_regular(file, _MOST_BYTES))
         except OSError:
             pass
         except ValueError as error:
             raise ForeignFolderError(
-                f"'{self.description_file}' could not be read: {error}. If this is a "
-                f"benchmark, replace its content by {json.dumps(_DESCRIPTION)}"
+                f"'{file}' could not be read: {error}. If this is a benchmark, replace "
+                f"its content by {json.dumps(_DESCRIPTION)}"
             ) from error
         if not isinstance(content, dict) or content.get("kind") != _KIND:
-            raise ForeignFolderError(
-                f"'{self.path}' does not contain a benchmark. Give the folder that a "
-                "benchmark was written to."
-            )
+            msg = f"'{self.path}' does not contain a benchmark. Give another folder."
+            raise ForeignFolderError(msg)
         if content != _DESCRIPTION:
             raise ForeignFolderError(
                 f"'{self.path}' has version {content.get('schema_version')} of a "
@@ -159,14 +150,11 @@ class BenchFolder:
             before = self.asked(asked.name)
             if before is not None and asked.continues(before):
                 every = (*before.strategies, *asked.strategies)
-                changes = {
-                    "strategies": tuple(
-                        {choice.label: choice for choice in every}.values()
-                    ),
-                    "seeds": tuple(sorted({*before.seeds, *asked.seeds})),
-                    "retrainings": max(before.retrainings, asked.retrainings),
-                }
-                asked = asked.model_copy(update=changes)
+                asked = asked.copy_with(
+                    strategies=(*{choice.label: choice for choice in every}.values(),),
+                    seeds=tuple(sorted({*before.seeds, *asked.seeds})),
+                    retrainings=max(before.retrainings, asked.retrainings),
+                )
             text = files.add_checksum(asked.model_dump_json(indent=2) + "\n")
             files.replace_text(self._experiment_file(asked.name), text)
         return asked
@@ -263,7 +251,8 @@ def outdated(experiment: Experiment, folder: BenchFolder) -> tuple[str, ...]:
     """
     wanted = {cell.bare.address: cell for cell in plan(experiment).all}
     changes: Counter[str] = Counter()
-    for own in folder.run_folders():
+    for file in sorted((folder.path / "cells").glob("*/run.json")):
+        own = RunFolder(file.parent)
         with suppress(RunError):  # who does the run is told
             cell = wanted.get(Cell(own.settings()).address)
             if cell is None or folder.run_folder(cell).path == own.path:

@@ -364,20 +364,18 @@ def supervised(experiment: Experiment) -> Experiment:
             )
         known = training.options(twin)
         options = {k: v for k, v in trainer.options.items() if k in known}
-        plain = {"trainer": Choice(name=twin, options=options)}
-        settings = condition.settings.model_copy(update=plain)
-        conditions.append(condition.model_copy(update={"settings": settings}))
+        plain = Choice(name=twin, options=options)
+        settings = condition.settings.copy_with(trainer=plain)
+        conditions.append(condition.copy_with(settings=settings))
     cost = experiment.footprint
     seconds = cost.seconds_per_step * _SUPERVISED_COST[experiment.scale]
-    return experiment.model_copy(
-        update={
-            "name": f"{experiment.name}{_SUPERVISED}",
-            "title": f"{experiment.title}, trained on labeled images alone",
-            "about": f"Like {experiment.name}, without the unlabeled images.",
-            "conditions": tuple(conditions),
-            "published": (),
-            "footprint": cost.model_copy(update={"seconds_per_step": seconds}),
-        }
+    return experiment.copy_with(
+        name=f"{experiment.name}{_SUPERVISED}",
+        title=f"{experiment.title}, trained on labeled images alone",
+        about=f"Like {experiment.name}, without the unlabeled images.",
+        conditions=tuple(conditions),
+        published=(),
+        footprint=cost.copy_with(seconds_per_step=seconds),
     )
 
 

@@ -4,6 +4,7 @@ Every engine calls :func:`work`, so that where a run is done changes nothing in 
 """
 
 import json
+import reprlib
 import shutil
 import tempfile
 import threading
@@ -45,7 +46,6 @@ _HOUR = 3600.0
 _MEGABYTE = 1e6
 _LOOK_EVERY = 2.0  # seconds
 _TAIL = 4096  # bytes of a journal that hold its last line
-_LONGEST = 80  # characters of a value in a sentence
 
 
 @dataclass(frozen=True)
@@ -125,12 +125,10 @@ def run_cells(
             if end["event"] == "done":
                 yield Ended(cell, end["result"])
             else:  # write down what the worker could not
-                trace = end.get("traceback") or end.get("printed", "")
-                failure = Failure(
-                    label=cell.label, error=end["reason"], traceback=trace
-                )
+                error, log = end["reason"], end.get("traceback") or end.get("printed")
+                failure = Failure(label=cell.label, error=error, traceback=log or "")
                 folder.write_failure(cell, failure)
-                yield Ended(cell, failure.error)
+                yield Ended(cell, error)
 
 
 @contextmanager
@@ -327,10 +325,7 @@ def differences(one: RunFolder, other: RunFolder) -> Iterator[str]:
         before, now = line.model_dump(mode="json"), repeated.model_dump(mode="json")
         for name in before:
             if before[name] != now[name]:
-                was, is_now = (
-                    text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
-                    for text in (repr(before[name]), repr(now[name]))
-                )
+                was, is_now = reprlib.repr(before[name]), reprlib.repr(now[name])
                 yield f"Round {line.step}: {name} was {was} and is now {is_now}."
 
 
@@ -451,7 +446,7 @@ def num_trainings(
         kept = [
             c for c in experiment.conditions if other_readings or not c.is_other_reading
         ]
-        planned = plan(experiment.model_copy(update={"conditions": tuple(kept)}))
+        planned = plan(experiment.copy_with(conditions=tuple(kept)))
         numbers |= {cell.address: cell.num_trainings for cell in planned.all}
     return sum(numbers.values())
 
