@@ -220,7 +220,9 @@ def test_the_budget_holds_for_audit_images_that_are_asked_again(tmp_path):
         asked = project.ask()
         some = replace(asked, items=[o for o in asked.items if o.role == "query"][:5])
         answer(project, some)
-        with pytest.warns(FewlabelsWarning, match="5 labels have been given"):
+        with pytest.warns(
+            FewlabelsWarning, match="no model was trained on the 5 labels"
+        ):
             second = project.ask(anew=True)
         assert (len(roles(second, "query")), second.num_audit) == (2, 3)
 
@@ -266,7 +268,7 @@ def test_labels_without_a_model_are_noted(tmp_path):
     with begun(tmp_path) as project:
         go_on(project)
         with pytest.warns(
-            FewlabelsWarning, match="4 labels have been given but no model"
+            FewlabelsWarning, match="no model was trained on the 4 labels"
         ):
             project.ask()
 

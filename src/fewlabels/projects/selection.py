@@ -62,8 +62,7 @@ def new_round(
     chooser = strategies.resolve(choice.name, choice.options)
     is_blind = model is None and isinstance(chooser, Random)
     unaudited = set(free) - set(audit.tolist())
-    pool = _candidate_pool(project, snapshot, unaudited, is_blind=is_blind)
-    classifier = _classifier(project, pool, model, is_blind=is_blind)
+    pool, classifier = _prepare(project, snapshot, model, unaudited, is_blind=is_blind)
     expected = _with_expected_labels(snapshot, pool, classifier) if ahead else pool
     draws = stream(settings.seed, "query", step)
     history = snapshot.history()
@@ -148,22 +147,44 @@ def _query_size(
     return min(project.settings.query if wanted is None else wanted, left, num_free)
 
 
-def _candidate_pool(
-    project: "Project", snapshot: Snapshot, free: set[int], *, is_blind: bool
-) -> Pool:
-    """Return the pool that the strategy sees: only free images are candidates."""
+def _prepare(
+    project: "Project",
+    snapshot: Snapshot,
+    model: ModelRecord | None,
+    free: set[int],
+    *,
+    is_blind: bool,
+) -> tuple[Pool, Classifier]:
+    """Return the pool, with free images as candidates, and a classifier of it.
+
+    The classifier is the latest model; without one, the untrained network or, where the
+    strategy looks at nothing, zeros.
+    """
     settings = project.settings
     num_unasked = len(snapshot.consensus) - snapshot.num_spent
     budget = settings.budget - settings.audit + num_unasked
     images: Images
-    if is_blind:  # nobody will look at them, and of many, listing files takes seconds
+    if is_blind:  # listing many files takes seconds
         shape = (len(snapshot.items), *settings.shape)
         images = ArrayImages(torch.zeros((), dtype=torch.uint8).expand(shape))
     else:
         images = project.images(snapshot)
     pool = snapshot.pool(images, budget=budget)
     is_free = [index in free for index in pool.candidates.tolist()]
-    return replace(pool, candidates=pool.candidates[is_free])
+    pool = replace(pool, candidates=pool.candidates[is_free])
+    if model is not None:
+        return pool, project.classifier(model, pool)
+    if len(pool.labeled):
+        message = (
+            "The choice uses an untrained network: no model was trained on the "
+            f"{count(len(pool.labeled), 'label')}. Train first."
+        )
+        warnings.warn(message, FewlabelsWarning, stacklevel=4)
+    if is_blind:
+        zeros = torch.zeros(len(pool), pool.num_classes)
+        return pool, PrecomputedClassifier(zeros[:, :1], zeros)
+    unlabeled = replace(pool, labels=torch.full_like(pool.labels, UNKNOWN))
+    return pool, project.trainer().fit(unlabeled, stream(settings.seed, "train", 0))
 
 
 def _with_expected_labels(
@@ -182,25 +203,3 @@ def _with_expected_labels(
     labels = pool.labels.clone()
     labels[pending] = logits.argmax(dim=1).to(labels)
     return replace(pool, labels=labels)
-
-
-def _classifier(
-    project: "Project", pool: Pool, model: ModelRecord | None, *, is_blind: bool
-) -> Classifier:
-    """Return the latest model; without one, the untrained network, or zeros."""
-    if model is not None:
-        return project.classifier(model, pool)
-    num_labeled = len(pool.labeled)
-    if num_labeled:
-        have = "has" if num_labeled == 1 else "have"
-        message = (
-            f"{count(num_labeled, 'label')} {have} been given but no model was trained "
-            "on them; the choice uses an untrained network. Train first."
-        )
-        warnings.warn(message, FewlabelsWarning, stacklevel=4)
-    if is_blind:  # a choice at random need not wait for features
-        zeros = torch.zeros(len(pool), pool.num_classes)
-        return PrecomputedClassifier(zeros[:, :1], zeros)
-    unlabeled = replace(pool, labels=torch.full_like(pool.labels, UNKNOWN))
-    seed = project.settings.seed
-    return project.trainer().fit(unlabeled, stream(seed, "train", 0))

@@ -182,11 +182,11 @@ class ImageFinder:
         if identifier is not None and identifier != item:
             is_known = identifier in self._identifiers
             if item is not None:
-                raise FaultyRowError(
-                    f"the id is of another image than {shown}; was a column sorted?"
-                    if is_known
-                    else f"{shown} is not the image that was asked about; ask again."
-                )
+                problem = f"{shown} is not the image that was asked about; ask again."
+                if is_known:
+                    problem = f"the id is of another image than {shown}; perhaps one"
+                    problem += " column was sorted without the others."
+                raise FaultyRowError(problem)
             item = identifier if is_known else None  # known: the file was moved since
         if item is None:
             last = PurePosixPath(str(identifier if name is None else name)).name
