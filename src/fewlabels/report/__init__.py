@@ -1,4 +1,4 @@
-"""What came out of runs, of a project or of an experiment: tables and pages."""
+"""Reports of runs, projects and experiments: pages, tables and figures."""
 
 import lazy_loader
 

@@ -40,7 +40,7 @@ _DASHES: tuple[tuple[float, ...], ...] = (
     (5, 2.5), (), (8, 1.5), (2, 1.2), (7, 2, 1.5, 2), (4, 1.5, 1, 1.5, 1, 1.5),
     (10, 2, 3, 2), (1, 1), (3, 3), (12, 3),
 )  # fmt: skip
-"""Marks and lines that tell strategies apart without color."""
+"""Marks and lines that distinguish strategies without color."""
 
 _STYLE = {
     "font.family": "DejaVu Sans", "font.size": 10, "text.parse_math": False,
@@ -86,7 +86,7 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A figure, its name, and what it shows for somebody who does not see it."""
+    """A figure with its name and a description for screen readers."""
 
     name: str
     """Different from those of other drawings on a page."""

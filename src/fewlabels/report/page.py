@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """A part of a section: mostly what there is to say of one run or condition."""
+    """A part of a section, mostly about one run or condition."""
 
     heading: str = ""
     drawing: "Drawing | None" = None

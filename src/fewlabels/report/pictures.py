@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from fewlabels.data.decode import ImageFile, decode
 from fewlabels.errors import FewlabelsError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class GalleryItem:
     """Its class, or that it has none."""
     state: Literal["labeled", "skipped", "open"] = "labeled"
     detail: str = ""
-    """What else is said of it, in smaller letters."""
+    """Further text, in smaller letters."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,13 @@ def _read(images: "Images", places: Mapping[str, int]) -> dict[str, str]:
         return {name: picture for part in parts for name, picture in part.items()}
     shown = pixels.to(torch.uint8).numpy()
     return {name: data_uri(item) for name, item in zip(places, shown, strict=True)}
+
+
+def decode_within(file: ImageFile, side: int) -> NDArray[np.uint8]:
+    """Return an image (C, H, W) in its own proportions, no side longer than given."""
+    scale = min(1.0, side / max(file.height, file.width))
+    height, width = (max(1, round(scale * s)) for s in (file.height, file.width))
+    return decode(file, (1 if file.is_grey else 3, height, width))
 
 
 def encoded(pixels: NDArray[np.uint8], largest: int) -> tuple[str, bytes]:

@@ -51,7 +51,7 @@ def write_project_report(path: Path, project: Project) -> Path:
     the same bytes.
 
     Args:
-        path: Where the page shall stand.
+        path: Where to write the page.
         project: The project; without rounds or a model the page says so.
 
     Returns:

@@ -43,7 +43,7 @@ def write_report(
     same bytes. For a comparison of strategies, see :func:`write_bench_report`.
 
     Args:
-        path: Where the page shall stand, such as ``folder.report_file``.
+        path: Where to write the page, such as ``folder.report_file``.
         folder: The run; one that is not finished is shown as far as it is.
         pool: The data of the run, to show the images that were asked for.
         allow_code: Which import paths the trainer of the run may be; the spectra of

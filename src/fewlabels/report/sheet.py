@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from fewlabels.data.decode import ImageFile, decode
+from fewlabels.data.decode import ImageFile
 from fewlabels.errors import DataError, UsageError, count
 from fewlabels.files import open_regular
 from fewlabels.progress import track
@@ -12,7 +12,7 @@ from fewlabels.projects import Project
 from fewlabels.projects.exchange import AskedItem
 from fewlabels.projects.exchange.writer import suggestion
 from fewlabels.report.page import write_page
-from fewlabels.report.pictures import LARGEST_LOSSLESS, data_uri
+from fewlabels.report.pictures import LARGEST_LOSSLESS, data_uri, decode_within
 
 _SIDE = 320
 _MARK = b'content="fewlabels contact sheet"'
@@ -20,7 +20,7 @@ _BEGINNING = 1000
 
 
 def sheet_path(query: Path) -> Path:
-    """Return where the contact sheet of a query stands: beside it.
+    """Return the path of a query's contact sheet, which is beside it.
 
     Args:
         query: The file that asks.
@@ -55,7 +55,7 @@ def write_contact_sheet(
     The page is one file that needs no script and no other file.
 
     Args:
-        path: Where the page shall stand, as :func:`sheet_path` says.
+        path: Where to write the page, of :func:`sheet_path`.
         project: The project.
         asked: What is asked, as ``Project.questions`` returns it.
         query: The file whose rows carry the same numbers.
@@ -90,11 +90,8 @@ def write_contact_sheet(
 
 
 def _picture(file: ImageFile) -> str | None:
-    """Return an image in its own proportions; None where it cannot be read any more."""
-    scale = min(1.0, _SIDE / max(file.height, file.width))
-    height, width = (max(1, round(scale * s)) for s in (file.height, file.width))
+    """Return an image as a data URI; None where it cannot be read any more."""
     try:
-        pixels = decode(file, (1 if file.is_grey else 3, height, width))
+        return data_uri(decode_within(file, _SIDE), _SIDE)
     except DataError:
         return None
-    return data_uri(pixels, _SIDE)

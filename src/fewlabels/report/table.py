@@ -40,7 +40,7 @@ class Entry:
     share: float | None = None
     """How dark its color is on a page, from 0 to 1."""
     detail: str = ""
-    """What stands behind it, on a page below it in small print."""
+    """Text after it; on a page, below it in small print."""
 
     @property
     def whole(self) -> str:
@@ -50,7 +50,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Column:
-    """What stands above a column."""
+    """The head of a column."""
 
     name: str
     group: str = ""
@@ -81,7 +81,7 @@ class Table:
         """Remember the contents.
 
         Args:
-            columns: What stands above the columns; the first one heads the rows. A
+            columns: Heads of the columns; entries of the first one head the rows. A
                 plain string is an ordinary column.
             rows: The entries.
             name: Name of its files; empty if it is only shown on a page.

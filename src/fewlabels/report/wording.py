@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fewlabels.projects import Status
 
 MISSING = "–"
-"""Stands where there is no number."""
+"""Shown where there is no number."""
 
 _NBSP = "\N{NO-BREAK SPACE}"
 _MINUS = "\N{MINUS SIGN}"
@@ -83,7 +83,7 @@ def p_text(p: float) -> str:
 
 
 def seconds(duration: float | None) -> str:
-    r"""Return a duration in the unit that suits it; None where nobody measured.
+    r"""Return a duration in the unit that suits it; None where it was not measured.
 
     Example:
         >>> [seconds(s).replace("\N{NO-BREAK SPACE}", " ") for s in (1e-4, 7.5, 125)]
@@ -133,7 +133,7 @@ def power_of_ten(exponent: int) -> str:
 
 
 def join_words(words: Sequence[str]) -> str:
-    """Return words as they stand in a sentence.
+    """Return words as an enumeration in a sentence.
 
     Example:
         >>> join_words(["npc", "random", "margin"])
@@ -172,7 +172,7 @@ def interval_text(audited: "AuditedAccuracy", between: str = " to ") -> str:
 
 
 def why_unmeasured(status: "Status") -> str:
-    """Return why nobody knows the accuracy of a project's latest model."""
+    """Return why the accuracy of a project's latest model is unknown."""
     if status.model is None:
         return "no model has been trained yet"
     if not status.audit_size:
@@ -183,7 +183,7 @@ def why_unmeasured(status: "Status") -> str:
 
 
 def project_headline(status: "Status") -> str:
-    """Say in one sentence how good a project's model is, or that nobody knows."""
+    """Return how good a project's model is, in one sentence."""
     audited = status.curve[-1].audited if status.curve else None
     if audited is None or audited.accuracy is None:
         return f"Accuracy not measured: {why_unmeasured(status)}."

@@ -26,7 +26,7 @@ _GUESS = "fewlabels.web.guesses"
 _MOST_SECONDS = 60.0  # for an answer that somebody waits for
 _MOST_WAITING = 4  # others than those have to be answered meanwhile
 _NO_START = (FewlabelsError, OSError, RuntimeError)  # no memory, no thread
-_GIVES_WAY = 10  # how far trainings stand back; people wait for the other jobs
+_GIVES_WAY = 10  # niceness of trainings; people wait for the other jobs
 # Threads that wait for each other while other programs have the cores take three times
 # as long as one thread.
 _HALF_THE_CORES = dict.fromkeys(ONE_THREAD, str(max(1, num_cores() // 2)))
@@ -136,7 +136,7 @@ class Background:
         self._start_own("training", _TRAIN)
 
     def estimate(self) -> None:
-        """Measure how long a network from scratch would take; somebody waits for it."""
+        """Measure how long a network from scratch would take."""
         self._queue("estimate", f"{_WORK}:estimate_final", {})
 
     def train_finally(self) -> None:

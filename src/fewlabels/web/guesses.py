@@ -211,7 +211,7 @@ def suggestions(
     """Return the likeliest class of some images, by id, and how sure it is.
 
     Not of rounds with images that measure: a suggestion would sway the label that is to
-    judge it, and suggestions for the others alone would tell which measure.
+    judge it, and suggestions for the others alone would reveal which measure.
     """
     guess = _guess(folder, allow_code)
     if guess is None:
@@ -347,8 +347,8 @@ def _distinct(
         parts = thumbnails([guess.snapshot.items[item] for item in items.tolist()])
         return np.hstack([features / np.sqrt(typical), parts])
 
-    spoken = {verdict.item for verdict in guess.snapshot.verdicts}
-    known = [guess.snapshot.positions[item] for item in sorted(spoken)]
+    answered = {verdict.item for verdict in guess.snapshot.verdicts}
+    known = [guess.snapshot.positions[item] for item in sorted(answered)]
     before = looks(np.concatenate([passed, np.array(known, dtype=np.int64)]))
     kept: list[int] = []
     for start in range(0, len(places), _BLOCK):

@@ -60,7 +60,7 @@ class Keys:
 
     @property
     def cookie_name(self) -> str:
-        """Name of the cookie; browsers do not tell the ports of a host apart."""
+        """Name of the cookie; browsers share cookies between ports of a host."""
         digest = blake2b(self.key, digest_size=4, person=b"name").hexdigest()
         return f"fewlabels-{digest}"
 

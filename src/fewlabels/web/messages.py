@@ -18,7 +18,7 @@ Verb = Literal["label", "skip", "unsure", "change", "undo", "add_class"]
 MOST_TILES = 500
 """Images that a wall shows at once."""
 MOST_PASSED = 5_000
-"""Images that it leaves out because somebody has seen them."""
+"""Images that it leaves out because they were seen."""
 
 
 class _Message(BaseModel):
@@ -67,11 +67,11 @@ class Import(_Message):
 
     uuid: Uuid
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    """Its ending tells the format; nothing is opened by this name."""
+    """Its ending is that of the format; no file of this name is opened."""
     add_classes: bool = False
     partial: bool = False
     dry_run: bool = False
-    """Only say what would be imported."""
+    """Only return what would be imported."""
 
 
 class ImportUndo(_Message):

@@ -13,11 +13,11 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from fewlabels.data.decode import ImageFile, decode
+from fewlabels.data.decode import ImageFile
 from fewlabels.errors import DataError
 from fewlabels.projects import Project
 from fewlabels.projects.image_index import IndexedFile
-from fewlabels.report.pictures import encoded
+from fewlabels.report.pictures import decode_within, encoded
 
 SIDES = (160, 320, 1280, 2560)
 """Longest sides, in pixels, that pictures are offered at; none is enlarged."""
@@ -102,7 +102,4 @@ def picture(file: ImageFile, folder: Path, side: int) -> Picture:
     """
     if not file.path.resolve().is_relative_to(folder.resolve()):
         raise DataError("a link that leads out of the folder of the images")
-    scale = min(1.0, side / max(file.height, file.width))
-    height, width = (max(1, round(scale * s)) for s in (file.height, file.width))
-    pixels = decode(file, (1 if file.is_grey else 3, height, width))
-    return Picture(*encoded(pixels, side))
+    return Picture(*encoded(decode_within(file, side), side))

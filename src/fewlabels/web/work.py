@@ -33,7 +33,7 @@ def begin(
     """Begin a project on some of its images, and choose the first ones to label.
 
     The others are taken in later. Those of the first round are drawn at random among
-    some that were drawn at random, so that what measures stands for all.
+    some that were drawn at random, so that the images that measure represent all.
 
     Labels of folders are imported after that, so that what measures is drawn from all.
 

@@ -26,7 +26,7 @@ _SATURATED = 1e4
 _LONGEST = 300
 
 Outcome = Literal["passed", "failed", "refused", "not promised", "not run"]
-"""How it went; only ``"failed"`` is something to mend."""
+"""The outcome; only ``"failed"`` is a fault."""
 
 Verdict = tuple[Outcome, str]
 """How it went, and what was seen."""
@@ -42,7 +42,7 @@ class Finding:
     """The promise, in a word or two."""
     outcome: Outcome
     detail: str
-    """What was seen; where something failed, also what to mend."""
+    """What was seen; of a failure also what to do."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ def passed(detail: str) -> Verdict:
 
 
 def failed(detail: str) -> Verdict:
-    """Return that a promise is broken: what was seen, and what to mend."""
+    """Return that a promise is broken: what was seen, and what to do."""
     return "failed", detail
 
 
 def failure(error: BaseException, thing: object) -> str:
-    """Return type and text of an error, and the line of a thing's file it came from."""
+    """Return type and text of an error, and the line of the object's file."""
     text = f"{type(error).__name__}: {one_line(error)}".removesuffix(": ")
     frames = traceback.extract_tb(error.__traceback__)
     file = getattr(sys.modules.get(type(thing).__module__), "__file__", None)
@@ -116,7 +116,7 @@ def problem(seed: int, num_labeled: int = 8, *, num_withheld: int = 10) -> Check
         classes=tuple("abcd"),
         candidates=order[num_labeled + num_withheld :].sort().values,
     )
-    # Images are a tensor of their own, so that a change is told by its name.
+    # Images are a tensor of their own, so that a change has a name.
     classifier = PrecomputedClassifier(features.clone(), logits, logits + noise)
     return CheckCase(pool, classifier)
 
@@ -192,7 +192,7 @@ def tensors(pool: Pool) -> dict[str, Tensor]:
 
 
 def changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> list[str]:
-    """Say how each tensor that changed did so."""
+    """Return a description of each tensor that changed."""
     seen = []
     for name, old in before.items():
         new = after[name]

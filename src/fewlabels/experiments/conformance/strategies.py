@@ -44,7 +44,7 @@ _FORGET = (
 
 
 class _RefusedError(StrategyError):
-    """A strategy said in plain words that it will not answer."""
+    """A strategy refused with an error of this package."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"It refused an ordinary pool: {reason}")
@@ -104,7 +104,7 @@ def any_size(strategy: Strategy) -> Verdict:
 def _various(strategy: Strategy) -> Iterator[tuple[Pool, Query]]:
     """Yield pools, of one label and of more, and queries of each size from them.
 
-    Where the strategy fails, "any size" or "few labels" tell.
+    Failures are left to the promises "any size" and "few labels".
     """
     for seed, (num_labeled, which) in enumerate(product((8, 1), range(3))):
         given = problem(seed, num_labeled)

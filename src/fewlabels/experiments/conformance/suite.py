@@ -56,7 +56,7 @@ def check(
             digits. A small part of it is used.
 
     Yields:
-        A finding per promise, as it is made.
+        A finding per promise, in order.
 
     Example:
         >>> sum(finding.outcome == "failed" for finding in check("margin"))

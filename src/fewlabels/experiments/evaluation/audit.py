@@ -40,10 +40,10 @@ FURTHEST = 2.0
 """How far ahead forecasts reach, as a multiple of the labels there are."""
 
 PLAIN = 0.01
-"""Chance of counts as far from the assumed shares, below which it is said."""
+"""Level of the test of the assumed class shares."""
 
 LEAST_LABELS = 20
-"""Labels of random images below which nothing is said."""
+"""Labels of random images below which the shares are not tested."""
 
 CARRIED = 0.8
 """Share of the draws in which the error has to fall before a forecast is made."""
@@ -73,7 +73,7 @@ class AuditedAccuracy:
         return self.num_right / self.num_audited if self.num_audited else None
 
     def __str__(self) -> str:
-        """Say accuracy and interval in a few words, in percent."""
+        """Return accuracy and interval in a few words, in percent."""
         if self.accuracy is None:
             return "not measured: no image was audited, so anything is possible"
         items = "image" if self.num_audited == 1 else "images"
@@ -131,7 +131,7 @@ def accuracy_interval(
 
 
 def _finite(right: int, audited: int, tail: float, size: int) -> tuple[float, float]:
-    """Return the first and last number of right items that the slice speaks for."""
+    """Return the smallest and largest share of right items that fit the slice."""
     from scipy import stats
 
     possible = range(right, size - (audited - right) + 1)
@@ -174,7 +174,7 @@ class Gain:
     """Why there is no guess; empty where there is one."""
 
     def __str__(self) -> str:
-        """Say it in a sentence, in points of a percent."""
+        """Return it as a sentence, in percentage points."""
         if self.gain is None:
             return f"No forecast: {self.reason}"
         return (
@@ -350,7 +350,7 @@ def balance_note(
 
     Returns:
         The class that fits worst; None where the shares may well be right (Pearson's
-        chi-squared test), or where there are too few labels to say.
+        chi-squared test), or where there are too few labels.
 
     Raises:
         ShapeError: If there is not one number per class.

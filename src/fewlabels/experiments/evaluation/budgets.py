@@ -90,7 +90,7 @@ def retraining_noise(accuracies: ArrayLike, *, level: float = 0.95) -> Noise:
     """Return how much trainings on one label set differ, with an interval of that.
 
     A difference between strategies that is smaller than this may come from training
-    alone. Few trainings tell little: with five of them, the true deviation may be
+    alone. Few trainings are not enough: with five of them, the true deviation may be
     almost three times the one seen. The interval is that of the chi-square
     distribution, which holds for normal accuracies.
 

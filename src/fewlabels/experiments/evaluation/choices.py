@@ -70,7 +70,7 @@ def class_balance(counts: ArrayLike) -> float:
 def redundant_share(
     picks: Collection[int], labeled: Collection[int], groups: ArrayLike
 ) -> float:
-    """Return the share of one query's picks that tell nothing new.
+    """Return the share of redundant picks in one query.
 
     A pick is redundant if a copy of it is labeled already, or was picked earlier in the
     same query. The first of a group of copies is not redundant, so the share does not

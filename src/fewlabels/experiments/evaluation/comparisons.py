@@ -1,6 +1,6 @@
 """Whether strategies differ: tests over seeds, from printed means, and who beats whom.
 
-One rule for both tests of paired differences: those that are all zero speak for no
+One rule for both tests of paired differences: if they are all zero, there is no
 difference (p is 1), and those that are all the same and not zero are not tested (p is
 NaN), since there is no spread to judge them by.
 
@@ -64,7 +64,7 @@ class PairedTest:
     wilcoxon_p: float
     """Two-sided p value of Wilcoxon's signed rank test."""
     t_holm: float
-    """``t_p`` after Holm's correction for all comparisons made together."""
+    """``t_p`` after Holm's correction for all comparisons of one call."""
     wilcoxon_holm: float
     """``wilcoxon_p`` after the same correction."""
     wins: int
@@ -98,7 +98,7 @@ def holm(p_values: ArrayLike) -> Array:
         [0.03, 0.06, 0.06]
 
     Args:
-        p_values: Shape (tests,). NaN stands for a test that was not made.
+        p_values: Shape (tests,). NaN means that a test was not possible.
 
     Returns:
         The corrected values in the same order, at most 1; NaN stays NaN and does not

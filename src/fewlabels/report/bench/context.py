@@ -18,7 +18,7 @@ from fewlabels.report.figures import hues
 from fewlabels.report.wording import file_word
 
 OTHER_SCALE = "Not the paper's scale"
-"""What titles say of an experiment for two cores."""
+"""Part of the titles of experiments for two cores."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Contender:
     name: str
     """Its name without options, as published tables have it."""
     short: str
-    """Its name with as many options as tell it from the others."""
+    """Its name with the options that distinguish it from the others."""
     hue: int
 
 
@@ -57,7 +57,7 @@ class ConditionContext:
     heading: str
     """Its name; empty where there is one only."""
     suffix: str
-    """What tells its files apart; empty where there is one only."""
+    """End of the names of its files; empty where there is one only."""
     experiment: Experiment
     contenders: tuple[Contender, ...]
 
