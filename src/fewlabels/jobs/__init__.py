@@ -1,4 +1,4 @@
-"""One job: a call in a process of its own, told of in events; or many side by side.
+"""Calls in other processes: one job that reports events, or many calls side by side.
 
 What is called is text (``"module:function"`` and arguments that JSON can hold), and so
 is all that comes back. A job may be canceled or killed at any moment; whatever it does

@@ -19,16 +19,23 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fewlabels.errors import FewlabelsError, JobError, UsageError, check_range
+from fewlabels.errors import (
+    FewlabelsError,
+    JobError,
+    Limits,
+    Settings,
+    UsageError,
+    Weight,
+)
 from fewlabels.files import replace_text, wrap_os_errors
 from fewlabels.jobs.events import Event, outcome
 from fewlabels.jobs.permission import call_permitted
 from fewlabels.jobs.processes import ONE_THREAD, lost, num_cores
 
 Node = dict[str, Any]
-"""A machine of a cluster, as Ray tells of it."""
+"""A machine of a cluster, as Ray describes it."""
 
 _INHERITED = ("FEWLABELS_DATA", "FEWLABELS_CACHE")  # where data and features are
 _USAGE, _LEVEL = "RAY_USAGE_STATS_ENABLED", "RAY_BACKEND_LOG_LEVEL"
@@ -63,8 +70,8 @@ def connected(address: str | None) -> Iterator[Any]:
         os.environ.setdefault(_LEVEL, "fatal")  # what goes wrong is raised, too
         with _silence():
             if address is None:
-                # Ray asks for a token unless it was told otherwise, which is for
-                # clusters that somebody else keeps closed.
+                # Ray asks for a token unless its mode says otherwise, which is for
+                # clusters that others protect.
                 os.environ.pop(_MODE, None)
                 _make_token()
                 cores = num_cores()
@@ -90,7 +97,7 @@ def connected(address: str | None) -> Iterator[Any]:
 
 
 @dataclass(frozen=True)
-class RayExecutor:
+class RayExecutor(Settings):
     """Does calls on the machines of a Ray cluster; see :class:`Executor`.
 
     A Ray that this process is connected to already is used, and left as it is.
@@ -99,18 +106,12 @@ class RayExecutor:
     address: str | None = None
     """``"auto"``, ``"host:port"`` or ``"ray://host:port"``; None: start Ray on this
     machine, for the time of the work."""
-    cpus: float = 1
+    cpus: Annotated[float, Limits(above=0)] = 1
     """Cores of a worker."""
-    gpus: float = 0.0
+    gpus: Weight = 0.0
     """GPUs of a worker; 0.25 lets four share one."""
-    retries: int = 3
+    retries: Annotated[int, Limits(at_least=0)] = 3
     """How often a call is begun again whose worker died."""
-
-    def __post_init__(self) -> None:
-        """Refuse numbers that cannot be meant."""
-        check_range("cpus", self.cpus, above=0)
-        check_range("gpus", self.gpus, at_least=0)
-        check_range("retries", self.retries, at_least=0)
 
     @property
     def num_workers(self) -> int:

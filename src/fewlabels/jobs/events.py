@@ -1,7 +1,7 @@
-"""What a job tells while it goes on, as plain values that JSON can hold.
+"""Events that a job reports while it runs, as plain values that JSON can hold.
 
-:class:`Sender` makes events of the progress in one process, and :class:`Replay` makes
-progress of them again in another.
+:class:`Sender` turns the progress of one process into events, and :class:`Replay` turns
+them into progress again in another.
 """
 
 import json
@@ -36,12 +36,12 @@ def outcome(call: Callable[[], Any]) -> Event:
 
 
 class Sender:
-    """A listener that makes events of what it hears.
+    """A reporter of progress that sends it as events.
 
     Args:
         send: Takes an event; called by one thread at a time.
-        has_beat: Whether somebody calls :meth:`beat` now and then; how far tasks are is
-            told then, and not whenever they advance.
+        has_beat: Whether :meth:`beat` is called now and then; how far tasks are is sent
+            then, and not whenever they advance.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Sender:
         self._lock = RLock()
 
     def start(self, task: str, total: int, done: int) -> int:
-        """Tell that a task begins."""
+        """Send that a task begins."""
         number = next(self._numbers)
         event = {"event": "progress", "id": number, "task": task, "done": done}
         event |= {"total": total, "part": progress.current_part(), "is_over": False}
@@ -64,7 +64,7 @@ class Sender:
         return number
 
     def advance(self, handle: int, amount: int) -> None:
-        """Tell how much of a task is done."""
+        """Note how much of a task is done."""
         with self._lock:
             self._tasks[handle]["done"] += amount
             self._late.add(handle)
@@ -72,12 +72,12 @@ class Sender:
                 self.beat()
 
     def tell(self, step: int, figures: Mapping[str, float]) -> None:
-        """Tell how the task that was started last fares."""
+        """Send measurements of the task that was started last."""
         event = {"event": "figures", "step": step, "figures": dict(figures)}
         self.send(event | {"part": progress.current_part()})
 
     def finish(self, handle: int) -> None:
-        """Tell that a task ended."""
+        """Send that a task ended."""
         with self._lock:
             self._late.discard(handle)
             self.send({**self._tasks.pop(handle), "is_over": True})
@@ -89,7 +89,7 @@ class Sender:
             self._send(dict(event))
 
     def beat(self) -> None:
-        """Tell how far tasks are; if nothing was sent since the last, say so."""
+        """Send how far tasks are, or ``alive`` if nothing else was sent."""
         with self._lock:
             late, self._late = self._late, set()
             for number in sorted(late):
@@ -100,7 +100,7 @@ class Sender:
 
 
 class Replay:
-    """Tells those who listen here of the progress that events bring from elsewhere."""
+    """Reports progress here that events bring from elsewhere."""
 
     def __init__(self) -> None:
         self._tasks: dict[int, tuple[ExitStack, progress.Advance]] = {}
