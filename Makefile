@@ -14,7 +14,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-slow study-report skactiveml check lint fix lines picture docs wheel clean
+.PHONY: help setup demo test test-slow study-report skactiveml check lint fix lines docs wheel clean
 
 help: ## Print this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,14 +67,13 @@ skactiveml: setup ## scikit-activeml's own tests on our strategies; fetches them
 
 check: lint docs test ## Everything a change must pass: lint, docs and tests.
 
-lint: setup ## Format, style, types, layers, docstrings, dead code, picture, code budget.
+lint: setup ## Format, style, types, layers, docstrings, dead code, code budget.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/interrogate --quiet src
 	$(BIN)/vulture
-	$(BIN)/python scripts/module_picture.py --check
 	$(BIN)/python scripts/lines.py --check
 
 fix: setup ## Format the code and apply the safe corrections.
@@ -83,9 +82,6 @@ fix: setup ## Format the code and apply the safe corrections.
 
 lines: setup ## Lines of code and documentation of each package, and its limit.
 	$(BIN)/python scripts/lines.py
-
-picture: setup ## Draw the module picture in ARCHITECTURE.md anew.
-	$(BIN)/python scripts/module_picture.py
 
 docs: setup ## Build the documentation strictly into site/.
 	$(BIN)/mkdocs build --strict
