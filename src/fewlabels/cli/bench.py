@@ -146,12 +146,7 @@ def run(
 
 @app.command()
 @options.documented
-def report(
-    path: Folder,
-    recipe: str | None = None,
-    *,
-    quiet: Quiet = False,
-) -> None:
+def report(path: Folder, recipe: str | None = None, *, quiet: Quiet = False) -> None:
     """Write a page, figures and tables with the results so far.
 
     Options:

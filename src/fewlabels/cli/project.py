@@ -10,17 +10,7 @@ from typing import Annotated, Any
 from rich.table import Table
 from typer import Argument
 
-from fewlabels.cli.options import (
-    AllowCode,
-    Download,
-    Encoder,
-    Json,
-    Quiet,
-    documented,
-    found_encoder,
-    group,
-    taking,
-)
+from fewlabels.cli import options
 from fewlabels.cli.terminal import Terminal, command_line, print_json
 from fewlabels.errors import (
     AnswersError,
@@ -38,10 +28,12 @@ MOST_LISTED = 20
 """Faults of an import that are shown in full."""
 
 Place = Annotated[Path, Argument(metavar="PROJECT", help="Project folder.")]
-classes = group("Add and rename the classes of a project; labels stay as they are.")
+classes = options.group(
+    "Add and rename the classes of a project; labels stay as they are."
+)
 
 
-@taking(
+@options.taking(
     NewProject,
     *("budget", "audit", "query", "overlap", "strategy", "trainer", "quality"),
     *("size", "seed", "store", "shares"),
@@ -52,10 +44,10 @@ def init(
     *,
     images: Path | None = None,
     classes: str,
-    encoder: Encoder = None,
-    download: Download = False,
-    quiet: Quiet = False,
-    **options: Any,
+    encoder: options.Encoder = None,
+    download: options.Download = False,
+    quiet: options.Quiet = False,
+    **given: Any,
 ) -> None:
     """Start a project: images to label, classes, a label budget.
 
@@ -64,9 +56,9 @@ def init(
             --encoder vectors:FILE.
         classes: Names, such as cat,dog,other.
     """
-    options["encoder"] = found_encoder(encoder, download=download)
+    given["encoder"] = options.found_encoder(encoder, download=download)
     terminal, names = Terminal(quiet), classes.split(",")
-    with terminal.busy(), Project.create(place, images, names, **options) as project:
+    with terminal.busy(), Project.create(place, images, names, **given) as project:
         settings = project.settings
         status = project.status()
         terminal.result(
@@ -90,9 +82,9 @@ def ask(
     size: int | None = None,
     strategy: str | None = None,
     anew: bool = False,
-    allow_code: AllowCode = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    allow_code: options.AllowCode = False,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Choose the next images to label and write them to a file.
 
@@ -148,8 +140,8 @@ def tell(
     *,
     annotator: str | None = None,
     partial: bool = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Read labels from a file: all of them or, if a row is wrong, none.
 
@@ -208,7 +200,7 @@ def import_labels(
     partial: bool = False,
     annotator: str | None = None,
     undo: bool = False,
-    quiet: Quiet = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Import existing labels: all of a file or, if a row is wrong, none.
 
@@ -275,11 +267,8 @@ def import_labels(
 
 
 @classes.command()
-@documented
-def add(
-    place: Place,
-    names: list[str],
-) -> None:
+@options.documented
+def add(place: Place, names: list[str]) -> None:
     """Add classes to a project.
 
     Options:
@@ -290,12 +279,8 @@ def add(
 
 
 @classes.command()
-@documented
-def rename(
-    place: Place,
-    old: str,
-    new: str,
-) -> None:
+@options.documented
+def rename(place: Place, old: str, new: str) -> None:
     """Rename a class; its labels stay with it.
 
     Options:
@@ -310,8 +295,8 @@ def train(
     place: Place,
     *,
     trainer: str | None = None,
-    allow_code: AllowCode = False,
-    quiet: Quiet = False,
+    allow_code: options.AllowCode = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Train a model on the labels; first says how long it will take.
 
@@ -342,7 +327,9 @@ def train(
         terminal.result(next_sentence(project, status))
 
 
-def status(place: Place, *, quiet: Quiet = False, as_json: Json = False) -> None:
+def status(
+    place: Place, *, quiet: options.Quiet = False, as_json: options.Json = False
+) -> None:
     """Show labels, accuracy with its interval, and the next step."""
     terminal = Terminal(quiet or as_json)
     with terminal.busy(), Project.open(place) as project:
@@ -392,8 +379,8 @@ def export(
     out: Path | None = None,
     onnx: bool = False,
     as_is: bool = False,
-    allow_code: AllowCode = False,
-    quiet: Quiet = False,
+    allow_code: options.AllowCode = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Write labels, predictions, the model and a report for other programs.
 
@@ -432,12 +419,7 @@ def export(
         terminal.say(f"{done.model.name} has not learned from the latest {latest}.")
 
 
-def backup(
-    place: Place,
-    file: Path,
-    *,
-    quiet: Quiet = False,
-) -> None:
+def backup(place: Place, file: Path, *, quiet: options.Quiet = False) -> None:
     """Copy all labels, as of one moment, into a new SQLite file.
 
     Others may label meanwhile. To go back, put the copy in the place of the project's
@@ -466,8 +448,8 @@ def predict(
     source: Path,
     *,
     out: Path = Path("predictions.csv"),
-    quiet: Quiet = False,
-    as_json: Json = False,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Use an exported model on new images and write its predictions.
 

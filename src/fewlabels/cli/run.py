@@ -5,15 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fewlabels.cli.options import (
-    AllowCode,
-    Download,
-    Encoder,
-    Json,
-    Quiet,
-    found_encoder,
-    taking,
-)
+from fewlabels.cli import options
 from fewlabels.cli.terminal import Terminal, print_json, print_line, table
 from fewlabels.errors import ForeignFolderError
 from fewlabels.experiments.settings import RunSettings
@@ -24,7 +16,7 @@ if TYPE_CHECKING:
 _STAND_IN = "*"
 
 
-@taking(
+@options.taking(
     RunSettings,
     *("strategy", "trainer", "start", "query", "budget", "seed", "initial_models"),
     "threads",
@@ -32,15 +24,15 @@ _STAND_IN = "*"
 def run(
     source: str | None = None,
     *,
-    encoder: Encoder = None,
-    download: Download = False,
+    encoder: options.Encoder = None,
+    download: options.Download = False,
     settings: Path | None = None,
     out: Path | None = None,
     tensorboard: bool = False,
-    allow_code: AllowCode = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
-    **options: Any,
+    allow_code: options.AllowCode = False,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
+    **given: Any,
 ) -> None:
     """Simulate active learning on labeled images: train, measure, ask, repeat.
 
@@ -53,7 +45,8 @@ def run(
         out: Run folder. [default: runs/DATA-STRATEGY-TRAINER-SEED]
         tensorboard: Also write curves to DIR/tensorboard.
     """
-    features = found_encoder(encoder, download=download)  # before torch is imported
+    # An encoder that is not here is reported before torch is imported.
+    features = options.found_encoder(encoder, download=download)
     import torch
 
     from fewlabels import data
@@ -61,7 +54,7 @@ def run(
     from fewlabels.experiments.settings import settled
     from fewlabels.report import write_report
 
-    given = {"data": source, **options}
+    given["data"] = source
     merged = RunSettings.merged(
         settings, given, encoder=features, allow_code=allow_code
     )
@@ -96,9 +89,9 @@ def run(
 def diagnose(
     path: Path,
     *,
-    allow_code: AllowCode = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    allow_code: options.AllowCode = False,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show the spectrum of each round's labeled items, from its saved network.
 

@@ -5,15 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from fewlabels.cli.options import (
-    Address,
-    Json,
-    Quiet,
-    StrategyName,
-    StrategyOptions,
-    check_engine,
-    read_options,
-)
+from fewlabels.cli import options
 from fewlabels.cli.terminal import Terminal, print_json, print_line
 from fewlabels.data.npz import read_npz
 from fewlabels.data.shards import Shards
@@ -30,16 +22,16 @@ _Array = Literal["features", "logits", "labeled", "labels", "candidates"]
 def select(
     source: Path,
     *,
-    strategy: StrategyName = DEFAULT_STRATEGY,
-    option: StrategyOptions = None,
+    strategy: options.StrategyName = DEFAULT_STRATEGY,
+    option: options.StrategyOptions = None,
     size: int = 20,
     seed: int = 0,
     labels: Path | None = None,
     engine: str = "local",
     processes: int = 1,
-    address: Address = None,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    address: options.Address = None,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Choose which items to label next, from embeddings of any framework.
 
@@ -56,26 +48,26 @@ def select(
         engine: For shards: local, or ray for a cluster.
         processes: For shards: processes of this machine.
     """
-    options: dict[str, Any] = {"size": size, "seed": seed}
-    options["options"] = read_options(option)
+    given: dict[str, Any] = {"size": size, "seed": seed}
+    given["options"] = options.read_options(option)
     own = {"--processes": None if processes == 1 else processes}
-    check_engine(engine, local=own, ray={"--address": address})
+    options.check_engine(engine, local=own, ray={"--address": address})
     check_range("processes", processes, at_least=1)
     terminal = Terminal(quiet or as_json)
     result: dict[str, Any] = {"strategy": strategy}
     if source.is_dir():
         shards = Shards.open(source)
         with terminal.busy(), _executor(engine, processes, address, shards) as executor:
-            found = select_shards(
-                strategy, shards, labels=labels, executor=executor, **options
+            selection = select_shards(
+                strategy, shards, labels=labels, executor=executor, **given
             )
-        chosen: Sequence[str | int] = found.ids
-        result |= {"ids": chosen, "record": found.record}
+        chosen: Sequence[str | int] = selection.ids
+        result |= {"ids": chosen, "record": selection.record}
     else:
         if labels is not None or engine != "local" or processes != 1:
             raise UsageError(
-                f"--labels, --engine and --processes are for folders of shards, and "
-                f"'{source}' is none. Leave them out; arrays may hold 'labeled'."
+                f"'{source}' is no folder of shards; leave --labels, --engine and "
+                "--processes out. Arrays may hold 'labeled'."
             )
         with terminal.busy():
             arrays = read_npz(source)
@@ -86,8 +78,7 @@ def select(
                     f"'{source}' contains {sorted(arrays)}; it needs an array called "
                     "'features': numpy.savez(path, features=..., labeled=...)."
                 )
-            given: dict[str, Any] = {**arrays, **options}
-            chosen = select_from_arrays(strategy, **given).tolist()
+            chosen = select_from_arrays(strategy, **{**arrays, **given}).tolist()
         result["indices"] = chosen
     if as_json:
         print_json(result)

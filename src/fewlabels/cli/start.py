@@ -13,14 +13,7 @@ import typer
 from typer import Option
 
 from fewlabels import strategies, training
-from fewlabels.cli.options import (
-    AllowCode,
-    Download,
-    Encoder,
-    Quiet,
-    found_encoder,
-    taking,
-)
+from fewlabels.cli import options
 from fewlabels.cli.terminal import Terminal, command_line
 from fewlabels.data.folder import check_images, folder_labels, image_names
 from fewlabels.data.hugging_face import HubData
@@ -35,7 +28,7 @@ from fewlabels.projects.settings import FILE, NewProject
 _MOST_FOLDERS = 100
 
 
-@taking(
+@options.taking(
     NewProject,
     *("budget", "audit", "query", "overlap", "strategy", "trainer", "quality"),
 )
@@ -44,8 +37,8 @@ def start(
     *,
     classes: str | None = None,
     project: Path | None = None,
-    encoder: Encoder = None,
-    download: Download = False,
+    encoder: options.Encoder = None,
+    download: options.Download = False,
     host: str = "127.0.0.1",
     port: Annotated[
         int | None, Option(min=1, max=65535, help="[default: the project's own]")
@@ -71,9 +64,9 @@ def start(
             show_default=False,
         ),
     ] = None,
-    allow_code: AllowCode = False,
-    quiet: Quiet = False,
-    **options: Any,
+    allow_code: options.AllowCode = False,
+    quiet: options.Quiet = False,
+    **given: Any,
 ) -> None:
     """Label images in the browser, with a model that learns along.
 
@@ -103,17 +96,17 @@ def start(
     creation: dict[str, Any] | None = None
     allowed = set[str]()
     if (place / FILE).exists():
-        _describe_existing(place, classes, options.get("budget"), terminal)
+        _describe_existing(place, classes, given.get("budget"), terminal)
     else:
-        options["encoder"] = found_encoder(encoder, download=download)
-        if hub is None and options.get("budget") is not None and folder.is_dir():
+        given["encoder"] = options.found_encoder(encoder, download=download)
+        if hub is None and given.get("budget") is not None and folder.is_dir():
             classes, import_folders = _offer_import(
                 folder, place, classes, terminal, wanted=import_folders
             )
-        creation = {"images": str(real), "options": options}
-        creation["classes"] = _check_beginning(place, real, classes, options)
+        creation = {"images": str(real), "options": given}
+        creation["classes"] = _check_beginning(place, real, classes, given)
         creation["import_folders"] = bool(import_folders)
-        allowed = set(import_paths(options))  # the command names them
+        allowed = set(import_paths(given))  # the command names them
 
     def ready(address: str, launch: Callable[[], Path]) -> None:
         # Even if quiet: without the address there is no way in.
@@ -167,14 +160,14 @@ def _describe_existing(
 
 
 def _check_beginning(
-    place: Path, images: Path, classes: str | None, options: dict[str, Any]
+    place: Path, images: Path, classes: str | None, given: dict[str, Any]
 ) -> list[str]:
     """Raise if a project cannot be begun, as far as that is quickly known.
 
     Returns:
         The names of its classes.
     """
-    if classes is None or options.get("budget") is None:
+    if classes is None or given.get("budget") is None:
         raise UsageError(
             f"There is no project in '{place}' yet, and a new one needs classes and a "
             "budget: add --classes cat,dog,other --budget 200."
@@ -184,7 +177,7 @@ def _check_beginning(
         raise UsageError(f"There is no folder '{images}' with images.")
     check_images(images)
     check_empty(place)
-    new = NewProject.of(options)
+    new = NewProject.of(given)
     known = {"strategy": strategies.names(), "trainer": training.names()}
     for kind, choice in (("strategy", new.strategy), ("trainer", new.trainer)):
         name = "" if choice is None else choice.name

@@ -20,14 +20,13 @@ from fewlabels.jobs.sharing import each
 from fewlabels.progress import track
 from fewlabels.protocols import Kernel
 from fewlabels.search.covering import (
-    diagonal,
     farthest_first,
+    kernel_diagonal,
     nearest_squares,
     squared_distances,
     squares_of,
 )
 from fewlabels.search.inputs import known_sets
-from fewlabels.search.scores import check_size
 
 Closeness = Callable[[Tensor], Tensor]
 """Maps squared distances to numbers from 0 to 1 that do not grow with them."""
@@ -77,8 +76,7 @@ def maximize_coverage(
     Returns:
         The chosen indices in the order of choice, and the covered share of the weight.
     """
-    labeled, candidates = known_sets(kernel, labeled, candidates)
-    check_size(size, len(candidates))
+    labeled, candidates = known_sets(kernel, labeled, candidates, size)
     covered = torch.zeros(len(candidates), dtype=torch.float64)
     if len(labeled):
         covered = closeness(nearest_squares(kernel, candidates, labeled).cpu())
@@ -156,7 +154,7 @@ class _LazyGreedy:
 
     def __post_init__(self) -> None:
         """Know nothing yet."""
-        self.lengths = diagonal(self.kernel, self.candidates)
+        self.lengths = kernel_diagonal(self.kernel, self.candidates)
         self.gains = torch.full_like(self.covered, torch.inf)
         self.is_fresh = torch.zeros(len(self.covered), dtype=torch.bool)
         self.is_free = torch.ones_like(self.is_fresh)

@@ -24,7 +24,7 @@ from fewlabels.progress import track
 from fewlabels.protocols import Divisible, Kernel
 from fewlabels.search.blocks import gathered
 from fewlabels.search.inputs import known_sets
-from fewlabels.search.scores import check_size, greedy, largest
+from fewlabels.search.scores import greedy, largest
 
 FirstCenter = Literal["uniform", "largest"]
 """Where k-means++ begins: anywhere, or at the item of the largest k(i, i)."""
@@ -62,9 +62,8 @@ def farthest_first(
         The chosen indices in the order of choice, and the radius: the largest distance
         of a candidate from the nearest labeled or chosen item.
     """
-    labeled, candidates = known_sets(kernel, labeled, candidates)
-    check_size(size, len(candidates))
-    lengths = diagonal(kernel, candidates)
+    labeled, candidates = known_sets(kernel, labeled, candidates, size)
+    lengths = kernel_diagonal(kernel, candidates)
     nearest = torch.full_like(lengths, torch.inf)
     if len(labeled):
         nearest = nearest_squares(kernel, candidates, labeled, lengths=lengths)
@@ -106,9 +105,8 @@ def k_means_plus_plus(
     Returns:
         The chosen indices in the order of choice.
     """
-    _, candidates = known_sets(kernel, (), candidates)
-    check_size(size, len(candidates))
-    lengths = diagonal(kernel, candidates)
+    _, candidates = known_sets(kernel, (), candidates, size)
+    lengths = kernel_diagonal(kernel, candidates)
     if first == "largest":
         chosen = [largest(lengths, generator)]
     else:
@@ -126,7 +124,7 @@ def k_means_plus_plus(
     return candidates[torch.tensor(chosen)]
 
 
-def diagonal(kernel: Kernel, items: Tensor) -> Tensor:
+def kernel_diagonal(kernel: Kernel, items: Tensor) -> Tensor:
     """Return k(i, i) of many items, shape (N,)."""
     parts = [_with_kernel_of(kernel, part) for part in torch.split(items, _SHARED_ROWS)]
     return gathered(each(_diagonal, parts), len(items))
@@ -137,7 +135,7 @@ def nearest_squares(
 ) -> Tensor:
     """Return the squared distance of each item to the nearest center, streamed."""
     if lengths is None:
-        lengths = diagonal(kernel, items)
+        lengths = kernel_diagonal(kernel, items)
     parts = [
         (*_with_kernel_of(kernel, some, centers), own)
         for some, own in zip(

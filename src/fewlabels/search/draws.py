@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fewlabels.errors import ShapeError, UsageError
 from fewlabels.rng import keyed_uniforms
+from fewlabels.search.blocks import chunks
 from fewlabels.search.scores import check_size
 
 _TURNS = 4
@@ -101,66 +102,40 @@ class WeightedDraws:
     key: int
 
     def subsets(self, numbers: range) -> Tensor:
-        """Return the first Q distinct items of an endless weighted row, per number."""
+        """Return the first Q distinct items of an endless weighted row, per number.
+
+        What repetition leaves open is filled by arrival times (Efraimidis, 2006): those
+        of the items not yet chosen, -log(u) / weight, give the same law as going on
+        drawing, and end where a few heavy items would be drawn forever.
+        """
         chosen = np.full((len(numbers), self.size), -1, dtype=np.int64)
         filled = np.zeros(len(numbers), dtype=np.int64)
+        keys = np.asarray(numbers, dtype=np.int64)
         for turn in range(_TURNS):
-            open_rows = np.flatnonzero(filled < self.size)
-            drawn = self._drawn(numbers, open_rows, turn)
-            for column in range(drawn.shape[1]):
-                _fill(chosen, filled, open_rows, drawn[:, column])
-        self._finish(chosen, filled, numbers)
-        return self.items[torch.from_numpy(chosen)]
-
-    def _finish(
-        self, chosen: NDArray[np.int64], filled: NDArray[np.int64], numbers: range
-    ) -> None:
-        """Fill what repetition left open by arrival times (Efraimidis, 2006).
-
-        The arrival times -log(u) / weight of the items not yet chosen give the same law
-        as going on drawing, and end where a few heavy items would be drawn forever.
-        """
+            rows = np.flatnonzero(filled < self.size)
+            uniforms = keyed_uniforms(self.key + turn, keys[rows], 2 * self.size)
+            places = np.searchsorted(self._cumulated, uniforms, side="right")
+            for drawn in np.minimum(places, len(self.items) - 1).T:
+                is_new = (chosen[rows] != drawn[:, None]).all(axis=1)
+                is_new &= filled[rows] < self.size
+                chosen[rows[is_new], filled[rows[is_new]]] = drawn[is_new]
+                filled[rows[is_new]] += 1
         open_rows = np.flatnonzero(filled < self.size)
         weights = self.weights.to(torch.float64).numpy()
-        step = max(1, _ARRIVAL_ENTRIES // len(weights))
-        for start in range(0, len(open_rows), step):
-            rows = open_rows[start : start + step]
-            which = np.asarray(numbers, dtype=np.int64)[rows]
-            uniforms = keyed_uniforms(self.key + _TURNS, which, len(weights))
+        for part in chunks(len(open_rows), len(weights), _ARRIVAL_ENTRIES):
+            rows = open_rows[part]
+            uniforms = keyed_uniforms(self.key + _TURNS, keys[rows], len(weights))
             arrivals = -np.log1p(-uniforms) / weights
             for row, times in zip(rows, arrivals, strict=True):
                 times[chosen[row, : filled[row]]] = np.inf
                 order = np.argsort(times, kind="stable")
                 chosen[row, filled[row] :] = order[: self.size - filled[row]]
+        return self.items[torch.from_numpy(chosen)]
 
     @cached_property
     def _cumulated(self) -> NDArray[np.float64]:
         total = self.weights.to(torch.float64).cumsum(0)
         return (total / total[-1]).numpy()
-
-    def _drawn(
-        self, numbers: range, rows: NDArray[np.int64], turn: int
-    ) -> NDArray[np.int64]:
-        """Return further positions for the rows that are not full yet."""
-        width = 2 * self.size
-        which = np.asarray(numbers, dtype=np.int64)[rows]
-        uniforms = keyed_uniforms(self.key + turn, which, width)
-        places = np.searchsorted(self._cumulated, uniforms, side="right")
-        return np.minimum(places, len(self.items) - 1)
-
-
-def _fill(
-    chosen: NDArray[np.int64],
-    filled: NDArray[np.int64],
-    rows: NDArray[np.int64],
-    drawn: NDArray[np.int64],
-) -> None:
-    """Append ``drawn`` to the rows that neither are full nor hold it already."""
-    is_new = (chosen[rows] != drawn[:, None]).all(axis=1) & (
-        filled[rows] < chosen.shape[1]
-    )
-    chosen[rows[is_new], filled[rows[is_new]]] = drawn[is_new]
-    filled[rows[is_new]] += 1
 
 
 def uniform_subsets(

@@ -18,7 +18,6 @@ from fewlabels.rng import fork
 from fewlabels.search.draws import Draws, GivenDraws, UniformDraws, checked_draws
 from fewlabels.search.inputs import array, known_sets, least_eigenvalue
 from fewlabels.search.refutation import RefutationSearch, Solver, zero_below
-from fewlabels.search.scores import check_size
 from fewlabels.search.secular import exchanged, greedy_additions
 from fewlabels.search.workers import threads_for
 
@@ -99,8 +98,7 @@ def maximize_smallest_eigenvalue(
     check_known("search method", method, Method)
     check_known("solver", solver, Solver)
     check_random_only(method, draws=draws, proposal=proposal)
-    labeled, candidates = known_sets(kernel, labeled, candidates)
-    check_size(size, len(candidates))
+    labeled, candidates = known_sets(kernel, labeled, candidates, size)
     check_range("tie_tolerance", tie_tolerance, at_least=0, below=1)
     if executor is not None and not callable(getattr(executor, "map", None)):
         raise UsageError(

@@ -10,6 +10,7 @@ from torch import Tensor
 from fewlabels.errors import NotFiniteError, ShapeError, UsageError
 from fewlabels.pool import check_indices, to_numpy
 from fewlabels.protocols import Kernel
+from fewlabels.search.scores import check_size
 from fewlabels.search.workers import threads_for
 
 _NUM_PROBED = 32
@@ -17,11 +18,12 @@ _NEGATIVE = 1e-5  # of the largest eigenvalue; rounding of single precision is b
 
 
 def known_sets(
-    kernel: Kernel, labeled: ArrayLike, candidates: ArrayLike
+    kernel: Kernel, labeled: ArrayLike, candidates: ArrayLike, size: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return what is labeled and what may be chosen, checked with the kernel.
 
-    Both may be masks; they come back as distinct indices, none in both.
+    Both may be masks; they come back as distinct indices, none in both. If a size is
+    given, there are that many candidates.
     """
     with threads_for(0):
         known = indices("labeled", labeled, kernel.num_items)
@@ -35,6 +37,8 @@ def known_sets(
         if len(free):
             step = -(-len(free) // _NUM_PROBED)
             least_eigenvalue(kernel, torch.cat([known[:_NUM_PROBED], free[::step]]))
+    if size is not None:
+        check_size(size, len(free))
     return known, free
 
 

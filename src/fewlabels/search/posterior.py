@@ -140,8 +140,7 @@ def minimize_variance(
     Returns:
         The chosen indices, and the mean variance before and after.
     """
-    labeled, candidates = known_sets(kernel, labeled, candidates)
-    check_size(size, len(candidates))
+    labeled, candidates = known_sets(kernel, labeled, candidates, size)
     posterior = Posterior(
         kernel,
         labeled=labeled,
@@ -245,8 +244,7 @@ def maximize_determinant(
         The chosen indices, and the logarithm of the determinant of what they add; minus
         infinity where the rank of the kernel is exhausted.
     """
-    labeled, candidates = known_sets(kernel, labeled, candidates)
-    check_size(size, len(candidates))
+    labeled, candidates = known_sets(kernel, labeled, candidates, size)
     with threads_for(len(candidates) * (len(labeled) + size) ** 2):
         everything = torch.cat([candidates, labeled])
         residuals = kernel.diagonal(everything).clone()  # a kernel may keep its own

@@ -158,15 +158,20 @@ def greedy_additions(
     Returns:
         Indices in the order of choice, shape (size,).
     """
-    if current_executor() is not None and len(candidates) > _SHARED_ROWS:
-        return _by_parts(kernel, labeled, candidates, size)
-    system = SecularSystem.of(kernel, labeled, candidates)
-    is_free = torch.ones(
-        len(candidates), dtype=torch.bool, device=system.diagonal.device
-    )
     chosen: list[int] = []
     with track("Adding", size) as advance:
-        for _ in range(size):
+        if current_executor() is not None and len(candidates) > _SHARED_ROWS:
+            members, free = labeled, candidates
+            for _ in range(size):
+                best = partial(_best_of, kernel, members)
+                named = torch.cat(list(each(best, torch.split(free, _SHARED_ROWS))))
+                added = best(named)
+                members, free = torch.cat([members, added]), free[free != added]
+                advance()
+            return members[len(labeled) :]
+        system = SecularSystem.of(kernel, labeled, candidates)
+        is_free = torch.ones_like(system.diagonal, dtype=torch.bool)
+        while len(chosen) < size:
             position = best_addition(system, is_free)
             is_free[position] = False
             chosen.append(position)
@@ -176,28 +181,14 @@ def greedy_additions(
     return candidates[torch.tensor(chosen)]
 
 
-def _by_parts(kernel: Kernel, labeled: Tensor, candidates: Tensor, size: int) -> Tensor:
-    """Add the best of the parts' best candidates, ``size`` times."""
-    members, free = labeled, candidates
-    with track("Adding", size) as advance:
-        for _ in range(size):
-            best = partial(_best_of, kernel, members)
-            named = torch.cat(list(each(best, torch.split(free, _SHARED_ROWS))))
-            added = best(named)
-            members, free = torch.cat([members, added]), free[free != added]
-            advance()
-    return members[len(labeled) :]
-
-
 def _best_of(kernel: Kernel, members: Tensor, items: Tensor) -> Tensor:
     """Return the item that leaves the largest smallest eigenvalue, shape (1,)."""
     system = SecularSystem.of(kernel, members, items)
-    every = torch.ones_like(system.diagonal, dtype=torch.bool)
-    position = best_addition(system, every)
+    position = best_addition(system)
     return items[position : position + 1]
 
 
-def best_addition(system: SecularSystem, is_free_N: Tensor) -> int:
+def best_addition(system: SecularSystem, is_free_N: Tensor | None = None) -> int:
     """Return the position of the item that leaves the largest smallest eigenvalue.
 
     All items are bisected at once: a threshold t is feasible while some item has
@@ -205,6 +196,8 @@ def best_addition(system: SecularSystem, is_free_N: Tensor) -> int:
     rounding (several may reach the set's own smallest eigenvalue, which none exceeds)
     the one that the set explains least is taken.
     """
+    if is_free_N is None:
+        is_free_N = torch.ones_like(system.diagonal, dtype=torch.bool)
     residuals = torch.where(is_free_N, system.residuals(), -torch.inf)
     narrowed, keep = system, is_free_N
     places = torch.arange(len(keep), device=keep.device)
@@ -217,7 +210,7 @@ def best_addition(system: SecularSystem, is_free_N: Tensor) -> int:
             low, keep = threshold, feasible
             if int(keep.sum()) * 2 <= len(keep):
                 narrowed, places = narrowed.restricted(keep), places[keep]
-                keep = torch.ones(len(places), dtype=torch.bool, device=places.device)
+                keep = torch.ones_like(places, dtype=torch.bool)
         else:
             high = threshold
         threshold = (low + high) / 2
@@ -266,5 +259,4 @@ def _better(system: SecularSystem, members: Tensor, value: float) -> int | None:
     better = system.restricted(~is_member & (system.margins(threshold) > 0))
     if not len(better.items):
         return None
-    every = torch.ones_like(better.diagonal, dtype=torch.bool)
-    return int(better.items[best_addition(better, every)])
+    return int(better.items[best_addition(better)])

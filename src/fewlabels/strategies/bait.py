@@ -27,7 +27,7 @@ from fewlabels.strategies.inputs import (
     Request,
     by_chunks,
     check_classes,
-    sampled,
+    random_subset,
     subsample_record,
 )
 
@@ -71,7 +71,7 @@ class Bait(BuiltIn):
                     "fewer components."
                 )
         candidates, subsample = request.candidates(limit)
-        everything = sampled(torch.arange(len(pool)), limit, generator)
+        everything = random_subset(torch.arange(len(pool)), limit, generator)
         total = len(pool.labeled) + size
         indices, remainder = minimize_remainder(
             self._information(outputs, candidates, size / total),

@@ -18,7 +18,7 @@ from fewlabels.strategies.inputs import (
     Request,
     by_chunks,
     lead,
-    sampled,
+    random_subset,
     subsample_record,
 )
 
@@ -56,7 +56,7 @@ class ClusterMargin(BuiltIn):
         uncertain = top(scores, candidates, num_uncertain, generator)
         rest = candidates[~torch.isin(candidates, uncertain)]
         room = max(self.max_pool - num_uncertain, 0)
-        items = torch.cat([uncertain, sampled(rest, room, generator)])
+        items = torch.cat([uncertain, random_subset(rest, room, generator)])
         subsample = subsample_record(len(items), len(candidates), self.max_pool)
         number = self.num_clusters or max(1, len(items) // _MEAN_CLUSTER)
         clusters = average_linkage(

@@ -25,7 +25,7 @@ from fewlabels.strategies.inputs import (
     Positive,
     Request,
     by_chunks,
-    sampled,
+    random_subset,
 )
 
 
@@ -53,7 +53,7 @@ class DiscriminativeActiveLearning(BuiltIn):
         parts = torch.arange(size).tensor_split(min(self.num_parts, size))
         with track("Choosing", len(parts)) as advance:
             for part in parts:
-                seen = sampled(unlabeled, self.max_train, generator)
+                seen = random_subset(unlabeled, self.max_train, generator)
                 judge = discriminator(rows[labeled], rows[seen], penalty=self.penalty)
                 scores = by_chunks(judge, rows)[free]
                 chosen = top(scores, free, len(part), generator)

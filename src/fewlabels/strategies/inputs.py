@@ -68,7 +68,7 @@ class Request:
             Indices, ascending, and what to record: nothing where all are returned.
         """
         candidates, limit = self.pool.candidates, max(max_pool, self.size)
-        part = sampled(candidates, limit, self.generator)
+        part = random_subset(candidates, limit, self.generator)
         return part, subsample_record(len(part), len(candidates), max_pool)
 
 
@@ -171,7 +171,7 @@ def unit_rows(rows: Rows) -> Rows:
     return scaled
 
 
-def sampled(items: Tensor, limit: int, generator: Generator) -> Tensor:
+def random_subset(items: Tensor, limit: int, generator: Generator) -> Tensor:
     """Return all ``items``, or ``limit`` of them at random, ascending."""
     if len(items) <= limit:
         return items

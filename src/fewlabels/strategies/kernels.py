@@ -15,7 +15,7 @@ from fewlabels.models import as_input
 from fewlabels.names import check_known, import_object
 from fewlabels.pool import Pool, Record, take_rows
 from fewlabels.protocols import Kernel, Outputs, OwnInputs
-from fewlabels.strategies.inputs import BuiltIn, Request, check_classes, sampled
+from fewlabels.strategies.inputs import BuiltIn, Request, check_classes, random_subset
 
 KernelName = Literal["auto", "last-layer", "wide-head", "softmax", "ntk", "diffusion"]
 
@@ -99,7 +99,7 @@ class ProcessStrategy(KernelStrategy):
         pool = request.pool
         candidates, subsample = request.candidates(self.max_pool)
         everything = torch.arange(len(pool))
-        references = sampled(everything, self.num_references, request.generator)
+        references = random_subset(everything, self.num_references, request.generator)
         name, kernel = kernel_for(
             self.kernel,
             request,
