@@ -247,10 +247,11 @@ def remove_leftovers(paths: Iterable[Path], *, idle: float = 0) -> None:
     for folder, wanted in names.items():
         for left in folder.glob(".*.partial"):
             match = _LEFTOVER.fullmatch(left.name)
-            if match is None or match[1] not in wanted or left.is_symlink():
+            if match is None or match[1] not in wanted:
                 continue
             with suppress(OSError):  # gone by now, or another user's
-                if idle and time.time() - left.stat().st_mtime < idle:
+                is_new = idle and time.time() - left.stat().st_mtime < idle
+                if left.is_symlink() or is_new:
                     continue
                 if left.is_dir():
                     shutil.rmtree(left)

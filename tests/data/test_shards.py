@@ -91,6 +91,14 @@ def test_a_copy_that_was_interrupted_is_begun_again(tmp_path, monkeypatch):
     np.testing.assert_array_equal(rows[:].numpy(), ROWS)
 
 
+@pytest.mark.parametrize("num_rows", [3, 400])
+def test_wide_rows_are_read_in_parts(tmp_path, monkeypatch, num_rows):
+    monkeypatch.setattr("fewlabels.data.parquet._MOST_NUMBERS", 2**20)
+    rows = np.zeros((num_rows, 20_000), dtype=np.float32)  # a small file, when packed
+    write_shards(tmp_path, rows, 1)
+    assert Shards.open(tmp_path).embeddings().shape == rows.shape
+
+
 def table(**columns):
     return pa.table(columns)
 

@@ -23,7 +23,7 @@ _IMAGE_COLUMNS = ("image", "bytes", "content", "jpg", "jpeg", "png", "webp")
 _NO_FEATURES = frozenset({"label", "split", "__index_level_0__"})
 """Columns of numbers that are no features."""
 
-_IMAGES_AT_ONCE, _TEXTS_AT_ONCE, _NUMBERS_AT_ONCE = 16, 1024, 8192
+_IMAGES_AT_ONCE, _TEXTS_AT_ONCE, _CELLS_AT_ONCE, _MOST_NUMBERS = 16, 1024, 8192, 2**24
 _MOST_BYTES, _UNPACKED_RATIO = 2**42, 8
 _NUMBER_BYTES, _NAME_BYTES = 4, 8
 
@@ -170,12 +170,12 @@ def _vector_columns(
 
 
 def _vector_parts(
-    file: IO[bytes], columns: Sequence[str], num_kept: int = _NUMBERS_AT_ONCE
+    file: IO[bytes], columns: Sequence[str], num_kept: int = 1
 ) -> Iterator[NDArray[np.float32]]:
     """Yield one column of lists, or columns of numbers, as rows, some at a time.
 
     Missing numbers become NaN, those beyond float32 infinite. The caller keeps
-    ``num_kept`` rows in memory.
+    ``num_kept`` rows in memory, which must not take too much of it.
     """
     from pyarrow import compute
 
@@ -187,8 +187,8 @@ def _vector_parts(
         is_list = _is_list(first.column(0).type)
         width = len(first.column(0).flatten()) if is_list else len(columns)
         _check_memory(file, table, num_kept * (width * _NUMBER_BYTES + _NAME_BYTES))
-        done = 0
-        for batch in table.iter_batches(_NUMBERS_AT_ONCE, columns=columns):
+        done, at_once = 0, max(1, min(_CELLS_AT_ONCE, _MOST_NUMBERS // max(1, width)))
+        for batch in table.iter_batches(at_once, columns=columns):
             part = np.empty((len(batch), width), dtype=np.float32)
             with np.errstate(over="ignore"):
                 if is_list:
@@ -245,7 +245,7 @@ def plain_column(file: IO[bytes], column: str) -> Iterator[Any]:
     """Yield a column of a table in parts, as Arrow arrays."""
     with _opened(file) as table:
         _check_memory(file, table)
-        for batch in table.iter_batches(_NUMBERS_AT_ONCE, columns=[column]):
+        for batch in table.iter_batches(_CELLS_AT_ONCE, columns=[column]):
             yield batch.column(0)
 
 
