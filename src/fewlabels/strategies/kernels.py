@@ -231,16 +231,12 @@ def _check_own(name: str, kernel: Kernel, items: Tensor) -> None:
 
 def _check_values(name: str, method: str, values: Any, *items: Tensor) -> None:
     """Raise unless a kernel's method returned finite values, one per item or pair."""
-    if not isinstance(values, Tensor):
-        raise UsageError(
-            f"{method} of the kernel {name!r} returned an object of type "
-            f"{type(values).__name__}; return a tensor."
-        )
     shape = tuple(len(given) for given in items)
-    if values.shape != shape:
+    if not isinstance(values, Tensor) or values.shape != shape:
+        seen = f"{type(values).__name__} of shape {tuple(getattr(values, 'shape', ()))}"
         raise UsageError(
-            f"{method} of the kernel {name!r} returned the shape {tuple(values.shape)} "
-            f"where {shape} was asked for; return one value per item or pair of items."
+            f"{method} of the kernel {name!r} returned a {seen}; return a tensor of "
+            f"shape {shape}, one value per item or pair of items."
         )
     is_bad = ~values.isfinite().reshape(len(items[0]), -1).all(1)
     if is_bad.any():

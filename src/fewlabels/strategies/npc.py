@@ -128,15 +128,13 @@ def _warn_if_degenerate(
     everything = torch.cat([pool.labeled, pool.candidates])
     own = _num_distinct(features, pool.labeled, num_labeled)
     distinct = _num_distinct(features, everything, num_members)
-    if own < num_labeled:
+    if own < num_labeled or distinct < num_members:
+        which, number = "Labeled items and candidates", distinct
+        if own < num_labeled:
+            which, number = f"The {num_labeled} labeled items", own
         remedy = (
-            f"The {num_labeled} labeled items have {own} distinct rows of features. "
-            "Take copies out of the pool."
-        )
-    elif distinct < num_members:
-        remedy = (
-            f"Labeled items and candidates have {distinct} distinct rows of features, "
-            f"fewer than the {num_members} to be labeled. Take copies out of the pool."
+            f"{which} have {number} distinct rows of features. Take copies out of the "
+            "pool."
         )
     elif bound is None:
         remedy = f"Label and query fewer than {num_members} items, or try more draws."
