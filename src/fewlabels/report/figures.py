@@ -19,7 +19,7 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 from scipy.optimize import isotonic_regression
 
 from fewlabels.errors import count
@@ -188,16 +188,14 @@ def draw_curves(
         room = max(0.08 * (high - low), 0.01)
         locator = MaxNLocator(5, steps=[1, 2, 5, 10])
         ticks = locator.tick_values(max(0, low - room), min(1, high + room))
-        axes.set_ylim(max(ticks[0], 0), min(ticks[-1], 1))
+        axes.set(ylabel="accuracy", ylim=(max(ticks[0], 0), min(ticks[-1], 1)))
         axes.yaxis.set_major_locator(locator)
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * y:.0f} %"))
+        axes.yaxis.set_major_formatter(lambda y, _: f"{100 * y:.0f} %")
         amounts = {point.num_labels for curve in curves for point in curve.points}
         side = 0.04 * (max(amounts) - min(amounts)) or 1.0
-        axes.set_xlim(min(amounts) - side, max(amounts) + side)
+        axes.set(xlabel="labels", xlim=(min(amounts) - side, max(amounts) + side))
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
-        axes.set_xlabel("labels")
-        axes.set_ylabel("accuracy")
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
         if len(curves) > 1:
             _draw_names(axes, curves, value)
         else:
@@ -253,13 +251,11 @@ def draw_spectra(
                     annotation_clip=False,
                 )  # fmt: skip
         axes.margins(y=0.15)
-        axes.set_xlim(0, max(len(values) for _, values in spectra) + 1)
+        longest = max(len(values) for _, values in spectra)
+        axes.set(xlabel="eigenvalue, by size", xlim=(0, longest + 1))
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(
-            FuncFormatter(lambda y, _: power_of_ten(round(log10(y))))
-        )
-        axes.set_xlabel("eigenvalue, by size")
+        axes.yaxis.set_major_formatter(lambda y, _: power_of_ten(round(log10(y))))
     return Drawing(name, figure, words)
 
 

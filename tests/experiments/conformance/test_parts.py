@@ -49,7 +49,7 @@ BROKEN = [
     (parts.Samples, "samples", "draw from the generator that it is given"),
     (parts.Single, "values", "type torch.float32; compute in torch.float64"),
     (parts.Lopsided, "symmetric", r"k\(i, j\) and k\(j, i\) differ by up to"),
-    (parts.Negative, "semi-definite", "not positive semi-definite: .* eigenvalue -1,"),
+    (parts.Negative, "semi-definite", "not positive semi-definite: .* eigenvalue -1"),
     (parts.OtherDiagonal, "diagonal", r"diagonal\(i\) and block\(i, i\) differ"),
     (parts.OneBlockOnly, "many blocks", r"has shape \(80, 4\); give \(2, 40, 2\)"),
     (parts.Scaled, "by position", "A part of a block and the whole block differ by up"),

@@ -22,6 +22,7 @@ from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
 
 NUM_ITEMS, NUM_FEATURES, NUM_CLASSES, NUM_SAMPLES = 60, 16, 4, 20
+NUM_WITHHELD = 10  # unlabeled items that are not candidates
 _SATURATED = 1e4
 _LONGEST = 300
 
@@ -90,13 +91,12 @@ class CheckCase(NamedTuple):
     classifier: PrecomputedClassifier
 
 
-def problem(seed: int, num_labeled: int = 8, *, num_withheld: int = 10) -> CheckCase:
+def problem(seed: int, num_labeled: int = 8) -> CheckCase:
     """Return a pool in which some unlabeled items are not candidates.
 
     Args:
         seed: Equal seeds give equal problems.
         num_labeled: How many items are labeled.
-        num_withheld: How many unlabeled items are not candidates.
 
     Returns:
         The pool, and a classifier with features, logits and sampled logits.
@@ -114,7 +114,7 @@ def problem(seed: int, num_labeled: int = 8, *, num_withheld: int = 10) -> Check
         ids=tuple(map(str, range(NUM_ITEMS))),
         labels=labels,
         classes=tuple("abcd"),
-        candidates=order[num_labeled + num_withheld :].sort().values,
+        candidates=order[num_labeled + NUM_WITHHELD :].sort().values,
     )
     # Images are a tensor of their own, so that a change has a name.
     classifier = PrecomputedClassifier(features.clone(), logits, logits + noise)
