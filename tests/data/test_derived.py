@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.data.pictures import pixels
 
 from fewlabels.data.arrays import array_pool
-from fewlabels.data.derived import fewer_tests, repeated, resized, subset
+from fewlabels.data.derived import limit_tests, repeated, resize_images, subset
 from fewlabels.data.named import digits_pool
 from fewlabels.errors import DataError, UnknownNameError, UsageError
 from fewlabels.pool import Answers
@@ -116,18 +116,18 @@ def test_vectors_have_neither_noise_nor_size():
     with pytest.raises(UsageError, match="images only, not vectors"):
         repeated(pool, 2, noise=0.1).images.read(torch.tensor([0]))
     with pytest.raises(UsageError, match="2 features have no size"):
-        resized(pool, 8)
+        resize_images(pool, 8)
 
 
 def test_resizing_keeps_labels_and_the_whole_image():
-    pool = resized(DIGITS, 16)
+    pool = resize_images(DIGITS, 16)
     assert pool.images.shape == (1, 16, 16)
     assert pool.test.images.shape == (1, 16, 16)
     assert pool.ids == DIGITS.ids
-    small = resized(pool, 8)
+    small = resize_images(pool, 8)
     difference = small.images.read(EVERY).float() - DIGITS.images.read(EVERY).float()
     assert difference.mean().abs() < 1
-    assert resized(DIGITS, 8) is DIGITS
+    assert resize_images(DIGITS, 8) is DIGITS
 
 
 def test_parts_of_one_seed_share_no_item():
@@ -146,7 +146,7 @@ def test_a_part_past_the_end_is_refused():
 
 
 def test_fewer_tests_are_even_and_keep_their_labels():
-    pool = fewer_tests(digits_pool(), 7, seed=1)
+    pool = limit_tests(digits_pool(), 7, seed=1)
     assert torch.bincount(pool.test.labels).tolist() == [7] * 10
     whole, kept = digits_pool().test, pool.test.images.chosen
     assert torch.equal(whole.labels[kept], pool.test.labels)
@@ -156,5 +156,5 @@ def test_fewer_tests_are_even_and_keep_their_labels():
 
 @pytest.mark.parametrize("count", [0, 1000])
 def test_impossible_numbers_of_tests_are_refused(count):
-    with pytest.raises(UsageError, match=f"tests is {count}, and there are"):
-        fewer_tests(digits_pool(), count)
+    with pytest.raises(UsageError, match=f"tests is {count}; it must be from 1"):
+        limit_tests(digits_pool(), count)

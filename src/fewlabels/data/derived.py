@@ -133,7 +133,7 @@ def subset(pool: Pool, counts: Counts, *, seed: int = 0, part: int = 0) -> Pool:
                 f"The class '{name}' has {there} labeled items, but {count} were asked "
                 f"for, of part {part}. Ask for at most {there // (part + 1)}."
             )
-    kept = _chosen(pool.labels, wanted, seed, part)
+    kept = _choose_per_class(pool.labels, wanted, seed, part)
     return replace(
         pool,
         images=ChosenImages(pool.images, kept),
@@ -180,7 +180,7 @@ def repeated(pool: Pool, times: int, *, noise: float = 0.0, seed: int = 0) -> Po
     )
 
 
-def resized(pool: Pool, size: int) -> Pool:
+def resize_images(pool: Pool, size: int) -> Pool:
     """Return a pool whose images are brought, in memory, to squares of this size."""
     shape = pool.images.shape
     if len(shape) != 3:
@@ -188,50 +188,42 @@ def resized(pool: Pool, size: int) -> Pool:
     if shape[1:] == (size, size):
         return pool
 
-    def small(images: Images) -> ArrayImages:
+    def resize(images: Images) -> ArrayImages:
         parts = []
         for chunk in torch.split(torch.arange(len(images)), _CHUNK):
-            levels = interpolate(
-                images.read(chunk).float(),
-                (size, size),
-                mode="bilinear",
-                antialias=True,
-            )
+            pixels = images.read(chunk).float()
+            levels = interpolate(pixels, (size, size), mode="bilinear", antialias=True)
             parts.append(levels.round_().clamp_(0, _WHITE).to(torch.uint8))
         return ArrayImages(torch.cat(parts))
 
     test = pool.test
     if test is not None:
-        test = replace(test, images=small(test.images))
-    return replace(pool, images=small(pool.images), test=test)
+        test = replace(test, images=resize(test.images))
+    return replace(pool, images=resize(pool.images), test=test)
 
 
-def fewer_tests(pool: Pool, count: int, *, seed: int = 0) -> Pool:
-    """Keep so many items of each class to measure on.
+def limit_tests(pool: Pool, count: int, *, seed: int = 0) -> Pool:
+    """Return the pool with ``count`` items of each class in its test split.
 
-    Args:
-        pool: Its test split has at least as many items of every class.
-        count: How many items of each class to keep.
-        seed: Which items are kept.
-
-    Returns:
-        The pool with a smaller test split.
+    The seed decides which ones; every class needs as many.
     """
     test = pool.test
     counts = [0] if test is None else torch.bincount(test.labels).tolist()
     if test is None or not 1 <= count <= min(counts):
         raise UsageError(
-            f"tests is {count}, and there are {min(counts)} test images of the rarest "
-            "class; give at least 1 and at most so many."
+            f"tests is {count}; it must be from 1 to {min(counts)}, the number of test "
+            "images of the rarest class."
         )
-    kept = _chosen(test.labels, [count] * pool.num_classes, seed, 0)
+    kept = _choose_per_class(test.labels, [count] * pool.num_classes, seed, 0)
     ids = tuple(test.ids[index] for index in kept.tolist()) if test.ids else ()
     smaller = Split(ChosenImages(test.images, kept), test.labels[kept], ids)
     return replace(pool, test=smaller)
 
 
-def _chosen(labels: Tensor, counts: Sequence[int], seed: int, part: int) -> Tensor:
-    """Return so many items of each class, ascending; of another part others."""
+def _choose_per_class(
+    labels: Tensor, counts: Sequence[int], seed: int, part: int
+) -> Tensor:
+    """Return some items of each class, ascending; other parts have other items."""
     chosen = []
     for number, count in enumerate(counts):
         members = torch.nonzero(labels == number).flatten()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewlabels.data.arrays import Arrays, Labels, array_pool, pool_from_arrays
-from fewlabels.data.derived import Counts, fewer_tests, repeated, resized, subset
+from fewlabels.data.derived import Counts, limit_tests, repeated, resize_images, subset
 from fewlabels.data.folder import folder_pool
 from fewlabels.data.manifest import MANIFESTS, manifest_pool
 from fewlabels.data.named import named_pool, names
@@ -107,11 +107,11 @@ def load(
     if vectors is not None:
         pool = with_vectors(pool, Path(vectors))
     if size is not None:
-        pool = resized(pool, size)
+        pool = resize_images(pool, size)
     if counts is not None:
         pool = subset(pool, counts, seed=seed, part=part)
     if tests is not None:
-        pool = fewer_tests(pool, tests, seed=seed)
+        pool = limit_tests(pool, tests, seed=seed)
     if times is None:
         return pool
     return repeated(pool, times, noise=noise or 0.0, seed=seed)
