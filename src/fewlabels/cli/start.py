@@ -21,7 +21,7 @@ from fewlabels.data.text import natural_key
 from fewlabels.errors import UnknownNameError, UsageError, count
 from fewlabels.names import check_installed, import_paths
 from fewlabels.projects import Project
-from fewlabels.projects.beginning import check_empty
+from fewlabels.projects.folder import check_empty
 from fewlabels.projects.labels import check_class_names
 from fewlabels.projects.settings import FILE, NewProject
 

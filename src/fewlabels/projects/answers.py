@@ -6,21 +6,18 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from fewlabels.errors import Fault, UsageError, count
 from fewlabels.files import read_regular, replace_text
 from fewlabels.projects.exchange import Answer, AskedItem, Parsed, read_answers
 from fewlabels.projects.exchange.writer import IMAGE_ADDRESS, is_query, write_query
-from fewlabels.projects.labels import annotator_name, answer_event
+from fewlabels.projects.labels import ProjectLabels, annotator_name, answer_event
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.store import Annotation, Event, Item, Kind, RoundItem
 from fewlabels.projects.store.records import LABELS
-
-if TYPE_CHECKING:
-    from fewlabels.projects.project import Project
 
 _CHANGED = "changed:"  # precedes the id of an image whose file has changed
 _STORED_FILES = ".stored-answers"
@@ -69,102 +66,117 @@ class Told:
     """Rows that were left out, and why."""
 
 
-def questions(project: "Project", asked: Asked) -> tuple[AskedItem, ...]:
-    """Return an entry per image that is there, with its number, in the order to ask.
+class ProjectAnswers(ProjectLabels):
+    """The methods of a project that write questions to files and read answers."""
 
-    It holds the latest model's prediction, unless the round has images that measure: a
-    prediction would sway the label that is to judge it, and predictions for the others
-    alone would reveal which measure. A model that does not know all classes gives none.
-    """
-    snapshot = project.snapshot()
-    path_of = {item.id: item.path for item in snapshot.items}
-    stored = snapshot.rounds[asked.step]
-    guesses: Mapping[str, list[float]] = {}
-    known_of = {record.name: record.classes for record in project.records()}
-    if asked.model is not None and known_of[asked.model] == snapshot.classes:
-        guesses = stored.options.get("guesses", {})
-    number_of = {entry.item: number for number, entry in enumerate(stored.items, 1)}
-    return tuple(
-        AskedItem(
-            id=item,
-            path=path_of[item],
-            number=number_of[item],
-            probabilities=guesses.get(item),
-            round=asked.step,
-            model=asked.model,
+    def questions(self, asked: Asked) -> tuple[AskedItem, ...]:
+        """Return an entry per image that is there, in the order in which to ask.
+
+        It holds the latest model's prediction, unless the round has images that
+        measure: a prediction would sway the label that is to judge it, and predictions
+        for the others alone would reveal which measure. A model that does not know all
+        classes gives none.
+        """
+        snapshot = self.snapshot()
+        path_of = {item.id: item.path for item in snapshot.items}
+        stored = snapshot.rounds[asked.step]
+        guesses: Mapping[str, list[float]] = {}
+        known_of = {record.name: record.classes for record in self.records()}
+        if asked.model is not None and known_of[asked.model] == snapshot.classes:
+            guesses = stored.options.get("guesses", {})
+        number_of = {entry.item: number for number, entry in enumerate(stored.items, 1)}
+        return tuple(
+            AskedItem(
+                id=item,
+                path=path_of[item],
+                number=number_of[item],
+                probabilities=guesses.get(item),
+                round=asked.step,
+                model=asked.model,
+            )
+            for item in (entry.item for entry in asked.items)
+            if item in path_of
         )
-        for item in (entry.item for entry in asked.items)
-        if item in path_of
-    )
 
+    def write_query(
+        self, asked: Asked | Sequence[AskedItem], path: str | PathLike[str]
+    ) -> Path:
+        """Write a query for people: CSV, JSONL or Label Studio JSON, by its ending.
 
-def write_questions(project: "Project", asked: Sequence[AskedItem], path: Path) -> Path:
-    """Write questions to a file, in the format of its ending.
+        A file with answers that were not stored is left as it is, by a
+        :class:`fewlabels.errors.UsageError`.
 
-    A file with answers that were not stored is left as it is, by a
-    :class:`fewlabels.errors.UsageError`.
+        Args:
+            asked: What :meth:`ask` or :meth:`questions` returned.
+            path: ``.csv``, ``.jsonl`` or ``.json`` (Label Studio's tasks).
 
-    Returns:
-        The path.
-    """
-    snapshot = project.snapshot()
-    _check_stored(project, path, snapshot)
-    # Label Studio serves folders below its root, so the root is the folder above.
-    folder = quote(project.images_folder.resolve().name)
-    _note_stored(project, path, None)  # what is typed from now on is new
-    address = f"{IMAGE_ADDRESS}{folder}/"
-    write_query(path, asked, snapshot.classes, image_address=address)
-    return path
+        Returns:
+            The path.
+        """
+        items = self.questions(asked) if isinstance(asked, Asked) else asked
+        path, snapshot = Path(path), self.snapshot()
+        _check_stored(self, path, snapshot)
+        # Label Studio serves folders below its root, so the root is the folder above.
+        folder = quote(self.images_folder.resolve().name)
+        _note_stored(self, path, None)  # what is typed from now on is new
+        address = f"{IMAGE_ADDRESS}{folder}/"
+        write_query(path, items, snapshot.classes, image_address=address)
+        return path
 
+    def tell(
+        self,
+        path: str | PathLike[str],
+        *,
+        annotator: str | None = None,
+        partial: bool = False,
+    ) -> Told:
+        """Store the answers of a file: all of them or, if one is wrong, none.
 
-def store_answers(
-    project: "Project", path: Path, *, annotator: str | None, partial: bool
-) -> Told:
-    """Store the answers of a file: all or, where one is wrong, none.
+        Args:
+            path: CSV, JSONL, or an export of Label Studio (.json).
+            annotator: Who labeled, if the file does not say.
+            partial: Take the good rows, and list the others.
 
-    Without an annotator, and where the file names none, it is this computer's user.
-    Partial: the good rows of a file with faults are taken.
-
-    Returns:
-        Counts of what was stored; it is on the disk.
-    """
-    snapshot = project.snapshot()
-    if not snapshot.rounds:
-        raise UsageError(
-            "Nothing was asked yet, so there is nothing to tell; ask first."
+        Returns:
+            Counts of what was stored.
+        """
+        path, snapshot = Path(path), self.snapshot()
+        if not snapshot.rounds:
+            raise UsageError(
+                "Nothing was asked yet, so there is nothing to tell; ask first."
+            )
+        parsed = _read(self, path, snapshot, partial=partial)
+        number_of = {name: number for number, name in enumerate(snapshot.classes)}
+        counts = dict.fromkeys(("num_new", "num_changed", "num_same", "num_skipped"), 0)
+        events: list[Event] = []
+        with self.store.writing() as store:  # verdicts are read where nobody writes
+            verdicts, asked = store.verdicts(with_missing=True), store.asked()
+            held = {(verdict.item, verdict.annotator): verdict for verdict in verdicts}
+            for row in parsed.answers:
+                who = row.annotator or annotator_name(annotator or None)
+                answer = replace(row, annotator=who)
+                before = held.get((answer.id, str(answer.annotator)))
+                outcome, kind = _outcome(answer, before, number_of)
+                counts[outcome] += 1
+                if kind is not None:
+                    events.append(answer_event(answer, kind, number_of, asked))
+            store.append(events)
+        if not parsed.faults:
+            _note_stored(self, path, _digest(path))
+        labeled = {event.item for event in events if event.kind in LABELS}
+        agreed = self.snapshot().consensus.values()
+        contradicting = [c for c in agreed if c.item in labeled and len(c.votes) > 1]
+        return Told(
+            **counts,
+            num_blank=parsed.num_unanswered,
+            num_contradicting=len(contradicting),
+            num_disputed=sum(consensus.is_disputed for consensus in contradicting),
+            faults=parsed.faults,
         )
-    parsed = _read(project, path, snapshot, partial=partial)
-    number_of = {name: number for number, name in enumerate(snapshot.classes)}
-    counts = dict.fromkeys(("num_new", "num_changed", "num_same", "num_skipped"), 0)
-    events: list[Event] = []
-    with project.store.writing() as store:  # verdicts are read where nobody writes
-        verdicts, asked = store.verdicts(with_missing=True), store.asked()
-        held = {(verdict.item, verdict.annotator): verdict for verdict in verdicts}
-        for row in parsed.answers:
-            who = row.annotator or annotator_name(annotator or None)
-            answer = replace(row, annotator=who)
-            before = held.get((answer.id, str(answer.annotator)))
-            outcome, kind = _outcome(answer, before, number_of)
-            counts[outcome] += 1
-            if kind is not None:
-                events.append(answer_event(answer, kind, number_of, asked))
-        store.append(events)
-    if not parsed.faults:
-        _note_stored(project, path, _digest(path))
-    labeled = {event.item for event in events if event.kind in LABELS}
-    agreed = project.snapshot().consensus.values()
-    contradicting = [c for c in agreed if c.item in labeled and len(c.votes) > 1]
-    return Told(
-        **counts,
-        num_blank=parsed.num_unanswered,
-        num_contradicting=len(contradicting),
-        num_disputed=sum(consensus.is_disputed for consensus in contradicting),
-        faults=parsed.faults,
-    )
 
 
 def _read(
-    project: "Project", path: Path, snapshot: Snapshot, *, partial: bool
+    project: ProjectLabels, path: Path, snapshot: Snapshot, *, partial: bool
 ) -> Parsed:
     """Read answers; the name of a file that shows another image by now is unknown."""
     asked = {entry.item for each in snapshot.rounds for entry in each.items}
@@ -198,7 +210,7 @@ def _is_changed(item: Item, path: Path) -> bool:
         return error.errno in {errno.EFBIG, errno.EINVAL}  # no image any more
 
 
-def _check_stored(project: "Project", path: Path, snapshot: Snapshot) -> None:
+def _check_stored(project: ProjectLabels, path: Path, snapshot: Snapshot) -> None:
     """Raise if writing a query to a file would wipe out what somebody wrote there."""
     if not path.is_file() or not path.stat().st_size:
         return
@@ -231,14 +243,14 @@ def _check_stored(project: "Project", path: Path, snapshot: Snapshot) -> None:
         )
 
 
-def _note_stored(project: "Project", path: Path, digest: str | None) -> None:
+def _note_stored(project: ProjectLabels, path: Path, digest: str | None) -> None:
     """Note that all answers in a file are stored as it is now; None: they are not."""
     known = {**_stored_files(project), str(path.resolve()): digest}
     kept = {name: value for name, value in known.items() if value is not None}
     replace_text(project.folder / _STORED_FILES, json.dumps(kept, indent=2) + "\n")
 
 
-def _stored_files(project: "Project") -> Mapping[str, str]:
+def _stored_files(project: ProjectLabels) -> Mapping[str, str]:
     """Return digests of files whose answers are all stored, by path."""
     try:
         known = json.loads((project.folder / _STORED_FILES).read_text("utf-8"))

@@ -9,14 +9,15 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fewlabels.data.folder import folder_labels, image_names
 from fewlabels.data.text import printable
 from fewlabels.errors import AnswersError, DataError, Fault, UsageError
 from fewlabels.files import read_regular
 from fewlabels.progress import track
+from fewlabels.projects import labels
 from fewlabels.projects.exchange.reader import (
     ClassFinder,
     ImageFinder,
@@ -34,12 +35,9 @@ from fewlabels.projects.exchange.rows import (
     SourceRow,
 )
 from fewlabels.projects.image_index import inside
-from fewlabels.projects.labels import add_class, free_name, part_uuid, retire_class
+from fewlabels.projects.labels import ProjectLabels, annotator_name, part_uuid
 from fewlabels.projects.store import Annotation, Event, Item, Kind, Store
 from fewlabels.projects.store.records import IMPORTED, LABELS, new_uuid
-
-if TYPE_CHECKING:
-    from fewlabels.projects.project import Project
 
 _MAX_NEW_CLASSES = 1_000
 _MAX_ROWS, _MAX_ROWS_PER_IMAGE = 100_000, 4
@@ -86,110 +84,153 @@ class UndoneImport:
     """Classes that it had added and that no label names any more."""
 
 
-def import_labels(
-    project: "Project",
-    path: Path,
-    columns: Columns,
-    *,
-    content: bytes | None,
-    annotator: str,
-    add_classes: bool,
-    partial: bool,
-    dry_run: bool,
-    uuid: str | None,
-) -> Imported:
-    """Import labels; see :meth:`Project.import_labels`."""
-    own = uuid or new_uuid()
-    items = {item.id: item for item in project.store.items()}
-    if content is None and path.is_dir():
-        entries = list(_folder_rows(project.images_folder, path, [*items.values()]))
-        if not any(isinstance(row, Fault) or row.row["label"] for row in entries):
-            raise DataError(
-                f"No images in '{path}' are in a subfolder named after their class; "
-                "give a folder with a subfolder for each class."
-            )
-    else:
-        most = max(_MAX_ROWS, _MAX_ROWS_PER_IMAGE * len(items))
-        entries = list(islice(file_rows(path, columns, content), most + 1))
-        if len(entries) > most:
-            entries = [Fault(1, f"the file has more than {most:,} rows; split it.")]
-        entries = entries or [Fault(1, "there is no row in the file.")]
-    matched, unmatched, num_blank = _match(entries, items)
-    access = project.store.reading if dry_run else project.store.writing
-    with access() as store:
-        plan = _Plan(store, items, own, add_classes=add_classes)
-        for entry, item in matched:
-            plan.add(entry, item)
-        accepted = plan.resolve()
-        faults = sort_faults([*unmatched, *plan.faults])
-        if faults and not (partial or dry_run):
-            raise AnswersError(path, faults)
-        labels = dict.fromkeys(accepted.values())
-        new_classes = tuple(label for label in labels if label not in plan.in_use)
-        if accepted and not dry_run:
-            for label in new_classes:
-                add_class(store, label, part_uuid(own, f"{_CLASS}{label}"))
-            number_of = {entry.name: entry.number for entry in store.classes()}
-            name = printable(path.name or path.resolve().name)[:_MAX_NAME]
-            store.append(
-                Event(
-                    kind=Kind.LABEL,
-                    annotator=annotator,
-                    uuid=part_uuid(own, item),
-                    item=item,
-                    class_number=number_of[label],
-                    strategy=IMPORTED,
-                    payload={_KEY: own, "file": name},
+class ProjectImports(ProjectLabels):
+    """The methods of a project that import labels and undo imports."""
+
+    def import_labels(
+        self,
+        source: str | PathLike[str],
+        *,
+        content: bytes | None = None,
+        annotator: str | None = None,
+        file_column: str | None = None,
+        class_column: str | None = None,
+        add_classes: bool = False,
+        partial: bool = False,
+        dry_run: bool = False,
+        scan: bool = True,
+        uuid: str | None = None,
+    ) -> Imported:
+        """Take labels that exist already: all of a file or, if a row is wrong, none.
+
+        Such labels train. They cost no budget, their strategy is ``"imported"``, and
+        they never measure: images of the audit slice and their copies are left out.
+
+        Args:
+            source: A table (.csv, .jsonl or .parquet) with a file name and a class in
+                each row, an export of Label Studio (.json), or a folder with a folder
+                for each class. A folder that is not the project's own is compared by
+                the content of its images.
+            content: What the file holds, if it is not on this disk; then ``source`` is
+                a name that tells the format, and is not opened.
+            annotator: In whose name.
+            file_column: Column that names the file; None: one with a usual name.
+            class_column: Column that names the class; None: one with a usual name.
+            add_classes: Add classes that the project does not have; otherwise they are
+                faults.
+            partial: Take the good rows and list the others.
+            dry_run: Return what would be imported, with all faults; write nothing.
+            scan: Look through the folder for new images first.
+            uuid: Names this call, for sending it again; None: a new one.
+
+        Returns:
+            What was imported. The same file again changes nothing. A file with faults,
+            unless ``partial`` or ``dry_run``, is a
+            :class:`fewlabels.errors.AnswersError` that lists them.
+        """
+        path, columns = Path(source), Columns(file_column, class_column)
+        who, own = annotator_name(annotator), uuid or new_uuid()
+        if scan:
+            self.index()
+        items = {item.id: item for item in self.store.items()}
+        if content is None and path.is_dir():
+            entries = list(_folder_rows(self.images_folder, path, [*items.values()]))
+            if not any(isinstance(row, Fault) or row.row["label"] for row in entries):
+                raise DataError(
+                    f"No images in '{path}' are in a subfolder named after their class;"
+                    " give a folder with a subfolder for each class."
                 )
-                for item, label in accepted.items()
-            )
-            if uuid is not None:  # sent again, it may have been undone
-                held = {verdict.uuid for verdict in store.verdicts(with_missing=True)}
-                mine = [item for item in accepted if part_uuid(own, item) in held]
-                accepted = {item: accepted[item] for item in mine}
-    return Imported(
-        uuid=own,
-        num_new=len(accepted),
-        num_same=plan.num_same,
-        num_blank=num_blank,
-        class_counts=dict(Counter(accepted.values())),
-        new_classes=new_classes,
-        unknown_classes=tuple(plan.unknown_classes),
-        left_out=sort_faults(plan.left_out),
-        faults=faults,
-        columns=columns.used,
-    )
+        else:
+            most = max(_MAX_ROWS, _MAX_ROWS_PER_IMAGE * len(items))
+            entries = list(islice(file_rows(path, columns, content), most + 1))
+            if len(entries) > most:
+                entries = [Fault(1, f"the file has more than {most:,} rows; split it.")]
+            entries = entries or [Fault(1, "there is no row in the file.")]
+        matched, unmatched, num_blank = _match(entries, items)
+        access = self.store.reading if dry_run else self.store.writing
+        with access() as store:
+            plan = _Plan(store, items, own, add_classes=add_classes)
+            for entry, item in matched:
+                plan.add(entry, item)
+            accepted = plan.resolve()
+            faults = sort_faults([*unmatched, *plan.faults])
+            if faults and not (partial or dry_run):
+                raise AnswersError(path, faults)
+            names = dict.fromkeys(accepted.values())
+            new_classes = tuple(name for name in names if name not in plan.in_use)
+            if accepted and not dry_run:
+                for label in new_classes:
+                    labels.add_class(store, label, part_uuid(own, f"{_CLASS}{label}"))
+                number_of = {entry.name: entry.number for entry in store.classes()}
+                name = printable(path.name or path.resolve().name)[:_MAX_NAME]
+                store.append(
+                    Event(
+                        kind=Kind.LABEL,
+                        annotator=who,
+                        uuid=part_uuid(own, item),
+                        item=item,
+                        class_number=number_of[label],
+                        strategy=IMPORTED,
+                        payload={_KEY: own, "file": name},
+                    )
+                    for item, label in accepted.items()
+                )
+                if uuid is not None:  # sent again, it may have been undone
+                    held = {v.uuid for v in store.verdicts(with_missing=True)}
+                    mine = [item for item in accepted if part_uuid(own, item) in held]
+                    accepted = {item: accepted[item] for item in mine}
+        return Imported(
+            uuid=own,
+            num_new=len(accepted),
+            num_same=plan.num_same,
+            num_blank=num_blank,
+            class_counts=dict(Counter(accepted.values())),
+            new_classes=new_classes,
+            unknown_classes=tuple(plan.unknown_classes),
+            left_out=sort_faults(plan.left_out),
+            faults=faults,
+            columns=columns.used,
+        )
 
+    def undo_import(self, uuid: str | None = None) -> UndoneImport:
+        """Take back all labels of an import that still hold, and classes it added.
 
-def undo_import(store: Store, uuid: str | None) -> UndoneImport:
-    """Undo an import; see :meth:`Project.undo_import`."""
-    verdicts = store.verdicts(with_missing=True)
-    # A label that was changed since is of another kind.
-    held = [v for v in verdicts if v.is_imported and v.kind is Kind.LABEL]
-    if uuid is None:
-        if not held:
-            raise UsageError(
-                "No imported label is in force, so there is nothing to undo."
+        Args:
+            uuid: Of the import; None: the last one that is in force.
+
+        Returns:
+            What was undone; labels that somebody changed since stay.
+        """
+        with self.store.writing() as store:
+            verdicts = store.verdicts(with_missing=True)
+            # A label that was changed since is of another kind.
+            held = [v for v in verdicts if v.is_imported and v.kind is Kind.LABEL]
+            if uuid is None:
+                if not held:
+                    raise UsageError(
+                        "No imported label is in force, so there is nothing to undo."
+                    )
+                last = store.event(max(held, key=lambda verdict: verdict.sequence).uuid)
+                assert last is not None
+                uuid = str(last.event.payload[_KEY])
+            mine = [v for v in held if v.uuid == part_uuid(uuid, v.item)]
+            store.append(
+                Event(kind=Kind.UNDO, annotator=verdict.annotator, target=verdict.uuid)
+                for verdict in mine
             )
-        last = store.event(max(held, key=lambda verdict: verdict.sequence).uuid)
-        assert last is not None
-        uuid = str(last.event.payload[_KEY])
-    mine = [v for v in held if v.uuid == part_uuid(uuid, v.item)]
-    store.append(
-        Event(kind=Kind.UNDO, annotator=verdict.annotator, target=verdict.uuid)
-        for verdict in mine
-    )
-    undone = {verdict.uuid for verdict in mine}
-    named = {v.class_number for v in verdicts if v.uuid not in undone}
-    active = {entry.number: entry.name for entry in store.classes() if entry.is_active}
-    retired = []
-    for added in list(store.events(kinds={Kind.CLASS_ADDED, Kind.CLASS_RESTORED})):
-        number = added.event.class_number or 0
-        own = part_uuid(uuid, f"{_CLASS}{added.event.payload.get('name')}")
-        if added.event.uuid == own and number in active and number not in named:
-            retire_class(store, number)
-            retired.append(active.pop(number))
-    return UndoneImport(uuid=uuid, num_labels=len(mine), retired_classes=tuple(retired))
+            undone = {verdict.uuid for verdict in mine}
+            named = {v.class_number for v in verdicts if v.uuid not in undone}
+            active = {c.number: c.name for c in store.classes() if c.is_active}
+            retired, adding = [], {Kind.CLASS_ADDED, Kind.CLASS_RESTORED}
+            for added in list(store.events(kinds=adding)):
+                number = added.event.class_number or 0
+                own = part_uuid(uuid, f"{_CLASS}{added.event.payload.get('name')}")
+                if added.event.uuid == own and number in active and number not in named:
+                    labels.retire_class(store, number)
+                    retired.append(active.pop(number))
+        return UndoneImport(
+            uuid=uuid, num_labels=len(mine), retired_classes=tuple(retired)
+        )
 
 
 def _folder_rows(
@@ -324,7 +365,7 @@ class _Plan:
                 file = "" if entry.line else f"{path}: "
                 self.faults.append(entry.fault(f"{file}{error}"))
                 return
-            label = free_name(word, self._active)
+            label = labels.free_name(word, self._active)
             self._active.append(label)
             self._classes = ClassFinder(self._active)
             if len(self._active) > len(self.in_use) + _MAX_NEW_CLASSES:

@@ -2,17 +2,15 @@
 
 import getpass
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
 
 from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
-from fewlabels.names import AllowCode
 from fewlabels.projects.exchange.reader import Answer
 from fewlabels.projects.exchange.rows import STATUS_WORDS
-from fewlabels.projects.settings import ProjectSettings
+from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.store import Event, Kind, Store, StoredEvent, new_uuid, records
 from fewlabels.projects.store.database import chunked
 from fewlabels.projects.store.leases import LEASE_SECONDS
@@ -25,8 +23,7 @@ _INCIDENTAL = ("client_time", "round", "strategy", "model", "payload")
 _NOTHING = "Nothing was written."
 
 
-@dataclass(frozen=True, eq=False)
-class ProjectLabels:
+class ProjectLabels(ProjectFolder):
     """The methods of a project that write to its label store.
 
     A call that has the argument ``uuid`` may be sent again under the same UUID
@@ -35,12 +32,6 @@ class ProjectLabels:
     :class:`fewlabels.errors.ReplayError`. The annotator None is the user of this
     computer.
     """
-
-    folder: Path
-    settings: ProjectSettings
-    store: Store
-    allow_code: AllowCode = False
-    """Which import paths ``project.json`` may name."""
 
     # ------------------------------------------------------- answers, one at a time
 

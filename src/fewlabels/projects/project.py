@@ -1,55 +1,35 @@
 """A project: a person's images and labels, and what was learned from them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from fewlabels import files
-from fewlabels.data.text import warn_of
-from fewlabels.errors import ProjectError, UnreadableFile
 from fewlabels.experiments.settings import Choice
 from fewlabels.jobs import Job, start
-from fewlabels.names import AllowCode, check_code
-from fewlabels.projects import (
-    answers,
-    beginning,
-    image_index,
-    imports,
-    labels,
-    models,
-    status,
-)
-from fewlabels.projects.answers import Asked, Told
-from fewlabels.projects.exchange import AskedItem
-from fewlabels.projects.exchange.rows import Columns
-from fewlabels.projects.image_index import Index, IndexedFile
-from fewlabels.projects.imports import Imported, UndoneImport
+from fewlabels.names import check_code
+from fewlabels.projects import folder as folders
+from fewlabels.projects.answers import Asked, ProjectAnswers
+from fewlabels.projects.imports import ProjectImports
+from fewlabels.projects.labels import OWNER, check_class_names
 from fewlabels.projects.models import ModelRecord
-from fewlabels.projects.settings import FILE, NewProject, ProjectSettings
+from fewlabels.projects.settings import NewProject
 from fewlabels.projects.shares import outgrown, read_shares
-from fewlabels.projects.snapshot import Snapshot
-from fewlabels.projects.status import Status
+from fewlabels.projects.status import Status, project_status
 from fewlabels.projects.store import Store
-from fewlabels.projects.store.database import check_address, check_trusted
+from fewlabels.projects.store.database import check_address
 
 if TYPE_CHECKING:
-    from fewlabels.data.decode import ImageFile
-    from fewlabels.pool import Images, Pool
+    from fewlabels.pool import Pool
     from fewlabels.projects.export_folder import Exported
     from fewlabels.projects.model_training import Trained
     from fewlabels.protocols import Classifier, Trainer
 
 _TRAINING_LOCK = ".training.lock"  # takes longer, and keeps nobody from choosing
 _OTHER_TRAINING_LOCK = ".other-training.lock"  # by another trainer, meanwhile
-_INDEX_LOCK = ".index.lock"
-_UNUSABLE = "unusable.txt"
 
 
-@dataclass(frozen=True, eq=False)
-class Project(labels.ProjectLabels):
+class Project(ProjectAnswers, ProjectImports):
     """A project in a folder: each command of the command line is a method.
 
     All methods can be interrupted at any moment and called again. Each call that writes
@@ -86,207 +66,32 @@ class Project(labels.ProjectLabels):
         from fewlabels import strategies
         from fewlabels.projects import training_plan
 
-        place, names = Path(folder), labels.check_class_names(classes)
+        place, names = Path(folder), check_class_names(classes)
         new = NewProject.of(options)
         shares = read_shares(new.shares, len(names))
         pictures = None if images is None else Path(images).expanduser()
-        beginning.check_empty(place)
+        folders.check_empty(place)
         source = training_plan.Source.of(place, pictures, new.encoder, first)
         planned = source.plan(new, shares)
         index = source.index
         settings = new.settings(
             len(set(index.representative.values())),
-            images=None if pictures is None else beginning.reference(pictures, place),
+            images=None if pictures is None else folders.reference(pictures, place),
             vectors=source.reference,
             **planned._asdict(),
         )
         check_address(settings.store)
         strategies.resolve(settings.strategy.name, settings.strategy.options)
         source.check(planned, names)
-        with beginning.new_project_folder(place) as partial:
-            with Store.open(_store_place(partial, settings)) as opened:
-                identity = opened.begin(names, annotator=labels.OWNER)
+        with folders.new_project_folder(place) as partial:
+            with Store.open(folders.store_place(partial, settings)) as opened:
+                identity = opened.begin(names, annotator=OWNER)
                 index.write(opened, {})
             settings.model_copy(update={"store_identity": identity}).write(partial)
         # The caller named it all.
         project = cls.open(place, allow_code=True, trust_store=True)
         project._warn_of_new(index.unreadable)
         return project
-
-    @classmethod
-    def open(
-        cls,
-        folder: str | PathLike[str],
-        *,
-        allow_code: AllowCode = False,
-        trust_store: bool = False,
-    ) -> Self:
-        """Open the project in a folder.
-
-        Args:
-            folder: The folder of the project.
-            allow_code: Which import paths ``project.json`` may name as strategy,
-                trainer or encoder: any (True), these, or none. Without it, labels can
-                be told and the project's state be read.
-            trust_store: Confirm the PostgreSQL server that ``project.json`` names, for
-                good. Without it, only a server that was confirmed is connected to.
-
-        Returns:
-            The project; close it, or use it in a ``with`` block.
-
-        Raises:
-            ProjectError: If there is none, its label store is another project's, or
-                its server was not confirmed on this machine.
-        """
-        place = Path(folder)
-        settings = ProjectSettings.read(place)
-        check_trusted(place, settings.store, confirm=trust_store)
-        store = Store.open(_store_place(place, settings), create=False)
-        if settings.store_identity not in {None, store.identity}:
-            store.close()
-            raise ProjectError(
-                f"The label store of '{place}' is not the one that it began with; "
-                f"put that back or correct 'store' in '{place / FILE}'."
-            )
-        settings.warn_of_changes(place)
-        return cls(place, settings, store, allow_code)
-
-    def close(self) -> None:
-        """Let go of the label store."""
-        self.store.close()
-
-    def __enter__(self) -> Self:
-        """Return the project."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the project."""
-        self.close()
-
-    # ------------------------------------------------------------------ its parts
-
-    @property
-    def settings_file(self) -> Path:
-        """Where the settings are, for people who want to change them."""
-        return self.folder / FILE
-
-    @property
-    def images_folder(self) -> Path:
-        """Where the images are; if items are rows, the folder of the file of rows."""
-        if self.settings.images is None:
-            return self.vectors_file.parent
-        return self.folder / self.settings.images
-
-    @property
-    def vectors_file(self) -> Path:
-        """Where the rows are that are learned from in the place of images."""
-        assert self.settings.vectors is not None
-        return self.folder / self.settings.vectors
-
-    @property
-    def models_folder(self) -> Path:
-        """Where the models are, each in a folder of its own."""
-        return self.folder / "models"
-
-    @contextmanager
-    def alone(self, lock: str, doing: str, *, timeout: float = 0) -> Iterator[None]:
-        """Keep other processes from doing the same while the block runs.
-
-        Everything else can go on: people label while a process trains. If another
-        process holds the lock, a :class:`ProjectError` says so.
-
-        Yields:
-            Nothing.
-        """
-        in_use = ProjectError(
-            f"Another process is {doing} in '{self.folder}'; wait until it is done. "
-            "Everything else can go on meanwhile."
-        )
-        with files.hold_lock(self.folder / lock, in_use, timeout=timeout):
-            yield
-
-    def index(self) -> Index:
-        """Return all images that are there now, after updating the store.
-
-        Known files are not read again. One warning names new files that cannot be
-        read. If the folder or all images are gone, it is a :class:`ProjectError`.
-        """
-        known = self._known_files()
-        index = self._scan(known, len(known))
-        if index.num_read or len(index.files) != len(known):
-            # Again, one process at a time, so that an older scan is never written last.
-            # What was read just now is not read again.
-            read = {file.name: file for file in index.files}
-            with self.alone(_INDEX_LOCK, "listing the images", timeout=-1):
-                known = self._known_files()
-                index = self._scan(known | read, len(known))
-                index.write(self.store, known)
-        if self.settings.images is not None:
-            self._warn_of_new(index.unreadable)
-        return index
-
-    def _known_files(self) -> dict[str, IndexedFile]:
-        return {file.name: file for file in map(IndexedFile.of, self.store.items())}
-
-    def _scan(self, known: Mapping[str, IndexedFile], num_expected: int) -> Index:
-        """Return the images or rows there are now; there must be some if expected."""
-        if self.settings.images is None:
-            from fewlabels.projects.rows import rows_in, scan_rows
-
-            return scan_rows(rows_in(self.vectors_file), known)
-        folder, index = self.images_folder, None
-        if folder.is_dir():
-            own = image_index.inside(self.folder, folder)
-            index = image_index.scan(folder, known, without=own)
-        if index is None or (num_expected and not index.files):  # such as a lost drive
-            raise ProjectError(
-                f"None of the {num_expected} images is in '{folder.resolve()}'. Put "
-                "them back, or write that folder as 'images' into "
-                f"'{self.settings_file}'. The labels are safe."
-            )
-        return index
-
-    def _warn_of_new(self, unreadable: Sequence[UnreadableFile]) -> None:
-        """Warn about unreadable files that are not in the list of earlier ones."""
-        path, lines = self.folder / _UNUSABLE, [f"{file}\n" for file in unreadable]
-        with files.wrap_os_errors(path):
-            known = path.read_text("utf-8") if path.exists() else ""
-        if "".join(lines) != known:
-            files.replace_text(path, "".join(lines))
-        earlier = set(known.splitlines(keepends=True))
-        pairs = zip(unreadable, lines, strict=True)
-        new = [file for file, line in pairs if line not in earlier]
-        warn_of(self.images_folder, new)
-
-    def snapshot(self) -> Snapshot:
-        """Read the label store, as of one moment."""
-        return Snapshot.of(self.store, self.settings.overlap)
-
-    def images(self, snapshot: Snapshot) -> "Images":
-        """Return what is learned from: images, read when they are needed, or rows."""
-        shape = self.settings.shape
-        if len(shape) > 1:
-            from fewlabels.data.files import FileImages
-
-            return FileImages(self.image_files(snapshot), shape)
-        from fewlabels.projects.rows import row_images, rows_in
-
-        paths = [item.path for item in snapshot.items]
-        are_items = self.settings.images is None
-        rows = row_images(rows_in(self.vectors_file), paths, are_items=are_items)
-        if rows.shape != shape:
-            raise ProjectError(
-                f"The rows in '{self.vectors_file}' have {rows.shape[0]} numbers, and "
-                f"those of the project {shape[0]}. Put them back; the labels are safe."
-            )
-        return rows
-
-    def image_files(self, snapshot: Snapshot) -> "tuple[ImageFile, ...]":
-        """Return the files of images, without opening them; none if items are rows."""
-        if self.settings.images is None:
-            return ()
-        folder = self.images_folder
-        return tuple(IndexedFile.of(item).file(folder) for item in snapshot.items)
 
     def trainer(self) -> "Trainer":
         """Return the trainer of the project."""
@@ -304,10 +109,6 @@ class Project(labels.ProjectLabels):
         """Return what ``project.json`` chose, unless it is code nobody has allowed."""
         check_code(self.settings_file, chosen.code, self.allow_code)
         return chosen
-
-    def records(self) -> tuple[ModelRecord, ...]:
-        """Return what is known of every model, in the order of training."""
-        return models.records(self.models_folder)
 
     def classifier(self, record: ModelRecord, pool: "Pool") -> "Classifier":
         """Return a trained model, with the features of the pool that are kept."""
@@ -340,7 +141,7 @@ class Project(labels.ProjectLabels):
             The images, in the order in which to label them.
         """
         chosen = None if strategy is None else Choice.model_validate(strategy)
-        with self.alone(beginning.LOCK, "choosing images"):
+        with self.alone(folders.LOCK, "choosing images"):
             if scan:
                 self.index()
             snapshot = self.snapshot()
@@ -358,116 +159,6 @@ class Project(labels.ProjectLabels):
                 items=current.items if is_new else snapshot.open,
                 is_new=is_new,
             )
-
-    def questions(self, asked: Asked) -> tuple[AskedItem, ...]:
-        """Return what people are asked: numbers, names and, where fair, a guess."""
-        return answers.questions(self, asked)
-
-    def write_query(
-        self, asked: Asked | Sequence[AskedItem], path: str | PathLike[str]
-    ) -> Path:
-        """Write a query for people: CSV, JSONL or Label Studio JSON, by its ending.
-
-        Args:
-            asked: What :meth:`ask` or :meth:`questions` returned.
-            path: ``.csv``, ``.jsonl`` or ``.json`` (Label Studio's tasks).
-
-        Returns:
-            The path.
-        """
-        items = self.questions(asked) if isinstance(asked, Asked) else asked
-        return answers.write_questions(self, items, Path(path))
-
-    def tell(
-        self,
-        path: str | PathLike[str],
-        *,
-        annotator: str | None = None,
-        partial: bool = False,
-    ) -> Told:
-        """Take labels from a file: all of them or, where one is wrong, none.
-
-        Args:
-            path: CSV, JSONL, or an export of Label Studio (.json).
-            annotator: Who labeled, where the file does not say.
-            partial: Take the good rows, and list the others.
-
-        Returns:
-            What was taken.
-        """
-        return answers.store_answers(
-            self, Path(path), annotator=annotator, partial=partial
-        )
-
-    # ------------------------------------------- labels from elsewhere, the history
-
-    def import_labels(
-        self,
-        source: str | PathLike[str],
-        *,
-        content: bytes | None = None,
-        annotator: str | None = None,
-        file_column: str | None = None,
-        class_column: str | None = None,
-        add_classes: bool = False,
-        partial: bool = False,
-        dry_run: bool = False,
-        scan: bool = True,
-        uuid: str | None = None,
-    ) -> Imported:
-        """Take labels that exist already: all of a file or, if a row is wrong, none.
-
-        Such labels train. They cost no budget, their strategy is ``"imported"``, and
-        they never measure: images of the audit slice and their copies are left out.
-
-        Args:
-            source: A table (.csv, .jsonl or .parquet) with a file name and a class in
-                each row, an export of Label Studio (.json), or a folder with a folder
-                for each class. A folder that is not the project's own is compared by
-                the content of its images.
-            content: What the file holds, if it is not on this disk; then ``source`` is
-                a name that tells the format, and is not opened.
-            annotator: In whose name.
-            file_column: Column that names the file; None: one with a usual name.
-            class_column: Column that names the class; None: one with a usual name.
-            add_classes: Add classes that the project does not have; otherwise they are
-                faults.
-            partial: Take the good rows and list the others.
-            dry_run: Return what would be imported, with all faults; write nothing.
-            scan: Look through the folder for new images first.
-            uuid: Names this call, for sending it again; None: a new one.
-
-        Returns:
-            What was imported. The same file again changes nothing. A file with faults,
-            unless ``partial`` or ``dry_run``, is a
-            :class:`fewlabels.errors.AnswersError` that lists them.
-        """
-        who = labels.annotator_name(annotator)
-        if scan:
-            self.index()
-        return imports.import_labels(
-            self,
-            Path(source),
-            Columns(file_column, class_column),
-            content=content,
-            annotator=who,
-            add_classes=add_classes,
-            partial=partial,
-            dry_run=dry_run,
-            uuid=uuid,
-        )
-
-    def undo_import(self, uuid: str | None = None) -> UndoneImport:
-        """Take back all labels of an import that still hold, and classes it added.
-
-        Args:
-            uuid: Of the import; None: the last one that is in force.
-
-        Returns:
-            What was undone; labels that somebody changed since stay.
-        """
-        with self.store.writing() as store:
-            return imports.undo_import(store, uuid)
 
     def backup(self, path: str | PathLike[str]) -> int:
         """Copy all labels, as of one moment, to a new file; return how many events."""
@@ -531,7 +222,7 @@ class Project(labels.ProjectLabels):
 
     def status(self) -> Status:
         """Return how the project stands, and how good its model is."""
-        return status.project_status(self)
+        return project_status(self)
 
     def export(
         self,
@@ -565,7 +256,3 @@ class Project(labels.ProjectLabels):
         if not as_is and export_folder.needs_training(self):
             self.train()
         return export_folder.export_project(self, Path(folder), onnx=onnx, also=also)
-
-
-def _store_place(folder: Path, settings: ProjectSettings) -> str | Path:
-    return settings.store if "://" in settings.store else folder / settings.store

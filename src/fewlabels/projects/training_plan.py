@@ -29,7 +29,7 @@ from fewlabels.models.encoders import ENCODER, NORMAL, QUALITIES, Quality
 from fewlabels.names import is_import_path
 from fewlabels.pool import UNKNOWN, ArrayImages, Images, Pool
 from fewlabels.projects import image_index
-from fewlabels.projects.beginning import reference
+from fewlabels.projects.folder import reference
 from fewlabels.projects.image_index import Index, inside
 from fewlabels.projects.rows import OVER_ROWS, rows_in, scan_rows
 from fewlabels.projects.settings import NewProject

@@ -1,0 +1,288 @@
+"""The folder of a project: settings, label store, images and models."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from fewlabels import files
+from fewlabels.data.text import warn_of
+from fewlabels.errors import FewlabelsError, ProjectError, StorageError, UnreadableFile
+from fewlabels.names import AllowCode
+from fewlabels.projects import image_index, models
+from fewlabels.projects.image_index import Index, IndexedFile
+from fewlabels.projects.settings import FILE, ProjectSettings
+from fewlabels.projects.snapshot import Snapshot
+from fewlabels.projects.store import Store
+from fewlabels.projects.store.database import check_trusted
+
+if TYPE_CHECKING:
+    from fewlabels.data.decode import ImageFile
+    from fewlabels.pool import Images
+
+LOCK = ".lock"
+"""File in the folder that keeps two processes from choosing, or creating, at once."""
+
+_INDEX_LOCK = ".index.lock"
+_UNUSABLE = "unusable.txt"
+_TIMEOUT = 10.0  # seconds for another process to put its files in place
+_STORE = "labels.sqlite"
+# The log is there while the store is open or after a kill; the page comes first.
+_OTHERS = (f"{_STORE}-wal", f"{_STORE}-shm", ".page-key", "open-page.html")
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectFolder:
+    """The methods of a project about its folder and its images."""
+
+    folder: Path
+    settings: ProjectSettings
+    store: Store
+    allow_code: AllowCode = False
+    """Which import paths ``project.json`` may name."""
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | PathLike[str],
+        *,
+        allow_code: AllowCode = False,
+        trust_store: bool = False,
+    ) -> Self:
+        """Open the project in a folder.
+
+        Args:
+            folder: The folder of the project.
+            allow_code: Which import paths ``project.json`` may name as strategy,
+                trainer or encoder: any (True), these, or none. Without it, labels can
+                be told and the project's state be read.
+            trust_store: Confirm the PostgreSQL server that ``project.json`` names, for
+                good. Without it, only a server that was confirmed is connected to.
+
+        Returns:
+            The project; close it, or use it in a ``with`` block.
+
+        Raises:
+            ProjectError: If there is none, its label store is another project's, or
+                its server was not confirmed on this machine.
+        """
+        place = Path(folder)
+        settings = ProjectSettings.read(place)
+        check_trusted(place, settings.store, confirm=trust_store)
+        store = Store.open(store_place(place, settings), create=False)
+        if settings.store_identity not in {None, store.identity}:
+            store.close()
+            raise ProjectError(
+                f"The label store of '{place}' is not the one that it began with; "
+                f"put that back or correct 'store' in '{place / FILE}'."
+            )
+        settings.warn_of_changes(place)
+        return cls(place, settings, store, allow_code)
+
+    def close(self) -> None:
+        """Let go of the label store."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        """Return the project."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the project."""
+        self.close()
+
+    @property
+    def settings_file(self) -> Path:
+        """Where the settings are, for people who want to change them."""
+        return self.folder / FILE
+
+    @property
+    def images_folder(self) -> Path:
+        """Where the images are; if items are rows, the folder of the file of rows."""
+        if self.settings.images is None:
+            return self.vectors_file.parent
+        return self.folder / self.settings.images
+
+    @property
+    def vectors_file(self) -> Path:
+        """Where the rows are that are learned from in the place of images."""
+        assert self.settings.vectors is not None
+        return self.folder / self.settings.vectors
+
+    @property
+    def models_folder(self) -> Path:
+        """Where the models are, each in a folder of its own."""
+        return self.folder / "models"
+
+    @contextmanager
+    def alone(self, lock: str, doing: str, *, timeout: float = 0) -> Iterator[None]:
+        """Keep other processes from doing the same while the block runs.
+
+        Everything else can go on: people label while a process trains. If another
+        process holds the lock, a :class:`ProjectError` says so.
+
+        Yields:
+            Nothing.
+        """
+        in_use = ProjectError(
+            f"Another process is {doing} in '{self.folder}'; wait until it is done. "
+            "Everything else can go on meanwhile."
+        )
+        with files.hold_lock(self.folder / lock, in_use, timeout=timeout):
+            yield
+
+    def index(self) -> Index:
+        """Return all images that are there now, after updating the store.
+
+        Known files are not read again. One warning names new files that cannot be
+        read. If the folder or all images are gone, it is a :class:`ProjectError`.
+        """
+        known = self._known_files()
+        index = self._scan(known, len(known))
+        if index.num_read or len(index.files) != len(known):
+            # Again, one process at a time, so that an older scan is never written last.
+            # What was read just now is not read again.
+            read = {file.name: file for file in index.files}
+            with self.alone(_INDEX_LOCK, "listing the images", timeout=-1):
+                known = self._known_files()
+                index = self._scan(known | read, len(known))
+                index.write(self.store, known)
+        if self.settings.images is not None:
+            self._warn_of_new(index.unreadable)
+        return index
+
+    def _known_files(self) -> dict[str, IndexedFile]:
+        return {file.name: file for file in map(IndexedFile.of, self.store.items())}
+
+    def _scan(self, known: Mapping[str, IndexedFile], num_expected: int) -> Index:
+        """Return the images or rows there are now; there must be some if expected."""
+        if self.settings.images is None:
+            from fewlabels.projects.rows import rows_in, scan_rows
+
+            return scan_rows(rows_in(self.vectors_file), known)
+        folder, index = self.images_folder, None
+        if folder.is_dir():
+            own = image_index.inside(self.folder, folder)
+            index = image_index.scan(folder, known, without=own)
+        if index is None or (num_expected and not index.files):  # such as a lost drive
+            raise ProjectError(
+                f"None of the {num_expected} images is in '{folder.resolve()}'. Put "
+                "them back, or write that folder as 'images' into "
+                f"'{self.settings_file}'. The labels are safe."
+            )
+        return index
+
+    def _warn_of_new(self, unreadable: Sequence[UnreadableFile]) -> None:
+        """Warn about unreadable files that are not in the list of earlier ones."""
+        path, lines = self.folder / _UNUSABLE, [f"{file}\n" for file in unreadable]
+        with files.wrap_os_errors(path):
+            known = path.read_text("utf-8") if path.exists() else ""
+        if "".join(lines) != known:
+            files.replace_text(path, "".join(lines))
+        earlier = set(known.splitlines(keepends=True))
+        pairs = zip(unreadable, lines, strict=True)
+        new = [file for file, line in pairs if line not in earlier]
+        warn_of(self.images_folder, new)
+
+    def snapshot(self) -> Snapshot:
+        """Read the label store, as of one moment."""
+        return Snapshot.of(self.store, self.settings.overlap)
+
+    def images(self, snapshot: Snapshot) -> "Images":
+        """Return what is learned from: images, read when they are needed, or rows."""
+        shape = self.settings.shape
+        if len(shape) > 1:
+            from fewlabels.data.files import FileImages
+
+            return FileImages(self.image_files(snapshot), shape)
+        from fewlabels.projects.rows import row_images, rows_in
+
+        paths = [item.path for item in snapshot.items]
+        are_items = self.settings.images is None
+        rows = row_images(rows_in(self.vectors_file), paths, are_items=are_items)
+        if rows.shape != shape:
+            raise ProjectError(
+                f"The rows in '{self.vectors_file}' have {rows.shape[0]} numbers, and "
+                f"those of the project {shape[0]}. Put them back; the labels are safe."
+            )
+        return rows
+
+    def image_files(self, snapshot: Snapshot) -> "tuple[ImageFile, ...]":
+        """Return the files of images, without opening them; none if items are rows."""
+        if self.settings.images is None:
+            return ()
+        folder = self.images_folder
+        return tuple(IndexedFile.of(item).file(folder) for item in snapshot.items)
+
+    def records(self) -> tuple[models.ModelRecord, ...]:
+        """Return what is known of every model, in the order of training."""
+        return models.records(self.models_folder)
+
+
+# -------------------------------------------------------------------- new projects
+
+
+@contextmanager
+def new_project_folder(place: Path) -> Iterator[Path]:
+    """Create a folder whose content becomes that of ``place`` at the end of the block.
+
+    Of two processes that do so at the same time the second is refused. An existing
+    folder is filled, the settings last: a shell may be in it, or a drive.
+
+    Yields:
+        The folder.
+    """
+    real = place.resolve()  # '.' has no name of its own
+    if not real.exists():
+        with files.staging_folder(real) as partial:
+            yield partial
+            try:
+                files.move(partial, real)
+            except StorageError:
+                check_empty(place)
+                raise
+        return
+    in_use = ProjectError(f"Another process is creating a project in '{place}'.")
+    with files.staging_folder(real / FILE) as partial:
+        yield partial
+        with files.hold_lock(real / LOCK, in_use, timeout=_TIMEOUT):
+            check_empty(place)
+            for path in sorted(partial.iterdir(), key=lambda path: path.name == FILE):
+                files.move(path, real / path.name)
+
+
+def check_empty(folder: Path) -> None:
+    """Raise unless a folder is new, empty, or left by a killed process."""
+    if not folder.exists():
+        return
+    if folder.is_dir():
+        entries = files.unknown_entries(folder, LOCK, *_OTHERS)
+        is_free = not entries
+        if entries == [_STORE]:
+            store = folder / _STORE
+            with suppress(FewlabelsError), Store.open(store, create=False) as opened:
+                is_free = not opened.rounds()
+        if is_free:
+            return
+    raise ProjectError(
+        f"'{folder}' is not empty; nothing was touched. Give a new or empty folder, or "
+        "continue the project that is there."
+    )
+
+
+def reference(images: Path, folder: Path) -> str:
+    """Return how a project refers to its images: from its folder, if that is short.
+
+    A project beside or above its images can be moved together with them.
+    """
+    absolute, base = images.resolve(), folder.resolve()
+    relative = Path(os.path.relpath(absolute, base))
+    return relative.as_posix() if relative.parts[:2] != ("..", "..") else str(absolute)
+
+
+def store_place(folder: Path, settings: ProjectSettings) -> str | Path:
+    """Return where the label store of a project is."""
+    return settings.store if "://" in settings.store else folder / settings.store
