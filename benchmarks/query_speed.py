@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 
 from fewlabels import gram, rng, search, strategies, training
+from fewlabels.gram.graph import remembered_graph
 from fewlabels.gram.joint import joint_rows
 from fewlabels.pool import UNKNOWN, ArrayImages, MappedRows, Pool, Query
 from fewlabels.protocols import Classifier, Outputs
@@ -121,7 +122,7 @@ def measure(name: str) -> dict[str, Any]:
         pool = with_labels(images, classes, NUM_LABELED)
         trainer = training.make("blend", search=method)
         around = graphs.surroundings(PoolInputs().of(pool, None), images)
-        graph, building = timed(lambda: around.graph(10, method))
+        graph, building = timed(lambda: remembered_graph(around.nodes, 10, method))
         _, joint = timed(lambda: joint_rows(graph))
         classifier, fit = timed(lambda: trainer.fit(pool, rng.stream(0, "train")))
         again = []

@@ -1,4 +1,4 @@
-"""A graph of near nodes, and how something spreads along its edges.
+"""A graph of near nodes, and how labels spread along its edges.
 
 Shapes: M nodes, K neighbors.
 """
@@ -56,7 +56,7 @@ class NeighborGraph:
     def of(
         cls, nodes: Nodes, num_neighbors: int, search: Search = "exact"
     ) -> "NeighborGraph":
-        """Join each node to its nearest ones, and to whom it is one of the nearest."""
+        """Join nodes where one is among the nearest of the other."""
         near, squares = nearest(nodes, num_neighbors, search)
         reach = np.sqrt(squares[:, -1]) if near.shape[1] else np.ones(len(near))
         reach = np.maximum(reach, _LEAST_REACH)

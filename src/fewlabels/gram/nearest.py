@@ -77,7 +77,7 @@ def closest(rows: Tensor, blocks: Iterable[Tensor], count: int) -> Tensor:
 
 
 def others(near: Places, own: Places, num_nodes: int) -> Places:
-    """Leave each node out of its own candidates; where some lack, any will do."""
+    """Return candidates without the node itself; missing ones are arbitrary nodes."""
     count = near.shape[1] - 1
     is_other = (near != own[:, None]) & (near >= 0)
     order = np.argsort(~is_other, axis=1, kind="stable")[:, :count]

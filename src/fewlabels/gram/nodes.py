@@ -112,7 +112,7 @@ class Nodes:
         return len(self.first)
 
     def to_read(self) -> "Nodes":
-        """Return what is needed to read them, for another process."""
+        """Return a copy without what reading does not need, for another process."""
         return replace(self, node_of=self.node_of[:0], hashes=self.hashes[:0])
 
     def read(self, nodes: NDArray[np.int64]) -> Tensor:
@@ -121,7 +121,7 @@ class Nodes:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What decides all that can be known of them."""
+        """A key that is equal for equal rows of equal items."""
         items = self.hashes.tobytes(), self.node_of.tobytes()
         return self.rows.shape, self.origin, *items
 

@@ -1,4 +1,4 @@
-"""Rows in fewer numbers: the leading principal components.
+"""The leading principal components of rows.
 
 Shapes: N items, F numbers per row, P components.
 """
@@ -24,7 +24,7 @@ def principal_basis(rows: NDArray[Any], count: int) -> NDArray[Any]:
 
 
 def principal_components(rows: Rows, count: int, *, normalize: bool = False) -> Tensor:
-    """Return rows in the directions in which they are longest, not centered.
+    """Return the projections of rows onto their principal directions, not centered.
 
     Args:
         rows: Shape (N, F).

@@ -187,7 +187,7 @@ def names() -> tuple[str, ...]:
 
 
 def options(name: str) -> tuple[str, ...]:
-    """Return the options of a built-in name; of anything else none are known."""
+    """Return the options of a built-in name; of anything else none."""
     return _TRAININGS[name].options if name in _TRAININGS else ()
 
 

@@ -97,7 +97,7 @@ class AdaMatch(Learner):
     def pseudo_labels(
         self, step: Step, probabilities_UC: Tensor, labeled_BC: Tensor
     ) -> PseudoLabels:
-        """Return what to believe of weak views, given predictions for labeled items."""
+        """Return pseudo-labels of weak views, given predictions for labeled items."""
         memory = step.memory
         every = {"labeled": labeled_BC, "unlabeled": probabilities_UC}
         every = {name: step.group.gather(rows).cpu() for name, rows in every.items()}

@@ -43,7 +43,7 @@ class FixMatchAbc(FixMatch):
     def other_terms(
         self, step: Step, outputs: Outputs, pseudo: PseudoLabels
     ) -> Mapping[str, Tensor]:
-        """Return the losses of the balanced layer, which has beliefs of its own."""
+        """Return the losses of the balanced layer, by its own pseudo-labels."""
         del pseudo
         labels_B = step.minibatch.labels
         labeled_BC, weak_UC, strong_UC = (output.heads[_HEAD] for output in outputs)

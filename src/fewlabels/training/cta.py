@@ -30,7 +30,7 @@ _IS_DIRECTED = torch.tensor([name in MOTIONS for name in OPERATIONS])
 
 
 class Policy(NamedTuple):
-    """What is done to some images."""
+    """Operations that are applied to some images."""
 
     operations: Tensor
     """Positions in ``OPERATIONS``, shape (n, k)."""
@@ -44,7 +44,7 @@ class Policy(NamedTuple):
         return (self.strengths * NUM_BINS).long()
 
     def apply(self, images: Tensor, cutout: float, generator: Generator) -> Tensor:
-        """Return the images, bytes, after all of it and Cutout."""
+        """Return the images, bytes, after all operations and Cutout."""
         num_images, (operations, strengths) = len(images), self
         around = 2 * strengths - 1
         is_directed = _IS_DIRECTED[operations]
@@ -61,7 +61,7 @@ class Policy(NamedTuple):
 
 
 def draw_policy(num_images: int, num_operations: int, generator: Generator) -> Policy:
-    """Return any operations of any strengths."""
+    """Draw operations and strengths uniformly."""
     shape = num_images, num_operations
     operations = torch.randint(len(OPERATIONS), shape, generator=generator)
     strengths = torch.rand(shape, generator=generator, dtype=torch.float64)
@@ -71,7 +71,7 @@ def draw_policy(num_images: int, num_operations: int, generator: Generator) -> P
 def draw_learned_policy(
     num_images: int, num_operations: int, weights_KS: Tensor, generator: Generator
 ) -> Policy:
-    """Return any operations, of strengths from bins that are drawn by their weights."""
+    """Draw operations uniformly, and strengths from bins by their weights."""
     operations, within = draw_policy(num_images, num_operations, generator)
     rows = weights_KS[operations.flatten()]
     bins = torch.multinomial(rows, 1, generator=generator).view_as(operations)
@@ -109,7 +109,7 @@ class FixMatchCta(FixMatch):
 
     @property
     def views(self) -> Mapping[str, View]:
-        """Weak views only; those called strong become it within the step."""
+        """Weak views only; strong ones are computed from them within the step."""
         return {**super().views, "strong": View("weak")}
 
     def memory(self, pool: Pool) -> dict[str, Tensor]:
@@ -118,7 +118,7 @@ class FixMatchCta(FixMatch):
         return {"rates": torch.ones(len(OPERATIONS), NUM_BINS, dtype=torch.float64)}
 
     def weights(self, rates_KS: Tensor) -> Tensor:
-        """Return how likely strengths are drawn: in proportion, or not at all."""
+        """Return weights of strengths: proportional to rates, zero for low ones."""
         raised_KS = rates_KS + (1 - self.rate_decay)
         shares_KS = raised_KS / raised_KS.amax(dim=1, keepdim=True)
         return shares_KS.where(shares_KS >= self.least_rate, 0)

@@ -128,7 +128,8 @@ class GraphLearner(DirectLearner):
         assert isinstance(network, Neighbors)
         around = surroundings(views, pool.images)
         sources = Sources.of(pool, around.nodes)
-        self.fill(network, around, around.graph(self.neighbors, self.search), sources)
+        graph = remembered_graph(around.nodes, self.neighbors, self.search)
+        self.fill(network, around, graph, sources)
 
     def fill(
         self,
@@ -200,10 +201,6 @@ class Surroundings:
     identity: tuple[str, float]
     _voters: dict[int, Tensor] = field(default_factory=dict)
     _votes: dict[tuple[int, int, Search], Votes] = field(default_factory=dict)
-
-    def graph(self, num_neighbors: int, search: Search) -> NeighborGraph:
-        """Return the graph."""
-        return remembered_graph(self.nodes, num_neighbors, search)
 
     def voters(self, number: int) -> Tensor:
         """Return directions of the first nodes, shape (R, D)."""

@@ -129,7 +129,7 @@ class Step:
     """The tensors that outlive a step; changed in place."""
     alignment: "Alignment | None"
     as_input: Callable[[Tensor], Tensor]
-    """Makes of views what the network takes."""
+    """Converts views to inputs of the network."""
     network: nn.Module
     """The network, whose gradients are averaged over all processes."""
     average: LearningNetwork

@@ -1,4 +1,4 @@
-"""Which items are in which step, and what of them is seen.
+"""The items of each step, and their views.
 
 Shapes: B labeled items in a minibatch, U unlabeled ones.
 """
@@ -22,7 +22,7 @@ from fewlabels.training.views import View, Views
 
 @dataclass(frozen=True, eq=False)
 class Minibatch:
-    """What one process looks at in one step."""
+    """Items, labels and views of one process in one step."""
 
     labeled: Tensor
     """The labeled items, B of them."""
@@ -46,7 +46,7 @@ class Minibatch:
 
 @dataclass(frozen=True, eq=False)
 class Minibatcher:
-    """Makes the minibatch of any step from its number alone.
+    """Returns the minibatch of any step from its number alone.
 
     A process draws for its own share; with one process there is one share. Minibatches
     do not depend on earlier ones, so they can be prepared ahead, and a training can be
@@ -129,7 +129,7 @@ def draw_items(items: Tensor, size: int, key: int, purpose: str, step: int) -> T
 
 
 def oversample(indices: Tensor, labels: Tensor) -> Tensor:
-    """Return the indices with those of rarer classes repeated, all classes alike.
+    """Return the indices, repeated so that all classes have equally many.
 
     Example:
         >>> oversample(torch.tensor([4, 6, 7]), torch.tensor([0, 1, 1])).tolist()

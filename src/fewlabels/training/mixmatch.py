@@ -1,4 +1,4 @@
-"""MixMatch: guessed labels, sharpen, and mixtures of all items.
+"""MixMatch: guessed labels, sharpened, and mixtures of all items.
 
 Berthelot et al., "MixMatch: A Holistic Approach to Semi-Supervised Learning" (NeurIPS
 2019).
@@ -29,7 +29,7 @@ class MixMatch(Learner):
     mu: Count = 2
     """Unlabeled items for each labeled one in a step."""
     temperature: Annotated[float, Limits(at_least=1e-3)] = 0.5
-    """Exponent by which guesses are sharpen, inverted (T)."""
+    """Exponent by which guesses are sharpened, inverted (T)."""
     mixup: Weight = 0.75
     """Both parameters of the Beta distribution of the mixtures (alpha); 0: none."""
     consistency_weight: Weight = 75.0
@@ -85,7 +85,7 @@ def predict_mixture(
 
 
 def keep_all(probabilities_UC: Tensor) -> Tensor:
-    """Say that every guess counts."""
+    """Return ones: every guess counts."""
     return probabilities_UC.new_ones(len(probabilities_UC))
 
 

@@ -122,7 +122,7 @@ def means(weights: Floats, points: Floats) -> Floats:
 
 
 def first_centers(points: Floats, masses: Floats, given: Floats) -> Floats:
-    """Return the mean of each class's labels; without any, what explains most.
+    """Return the first center of each class: the mean of its labels, if it has any.
 
     Args:
         points: Coordinates, shape (M, d).

@@ -55,7 +55,7 @@ class Poisson(GraphLearner):
         return floored(power * scores / spread)
 
     def _flown(self, graph: NeighborGraph, sources: Sources, logs: Floats) -> Floats:
-        """Return what has flown to each node after all rounds, shape (M, C)."""
+        """Return the flow at each node after all rounds, shape (M, C)."""
         degrees, one_hot = graph.degrees, np.eye(sources.num_classes)
         laplacian = sparse.csr_array(sparse.diags_array(degrees) - graph.weights)
         source = np.zeros((len(graph), sources.num_classes))

@@ -1,4 +1,4 @@
-"""What the steps of a training are, whatever is learned, and how they are done."""
+"""Settings of the steps of a training, for any learner, and of its execution."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -83,7 +83,7 @@ class Schedule(Settings):
     on a GPU. Sums are rounded in another order then."""
 
     def __post_init__(self) -> None:
-        """Check the network's name, and what one option alone cannot know."""
+        """Check the network's name, and options that depend on each other."""
         super().__post_init__()
         check_name(self.network)
         if self.minibatch_size % self.devices:

@@ -49,7 +49,7 @@ class Spreading(GraphLearner):
 
 @dataclass(frozen=True, eq=False)
 class SpreadLabels:
-    """Where labels are felt, with all of them and with each of some left out."""
+    """The influence of labels, with all of them and with each of some left out."""
 
     logits: Floats
     """Logarithms of the share of each class's influence at all nodes, shape (M, C)."""
@@ -85,5 +85,5 @@ def _logits(felt: Floats, totals: Floats) -> Floats:
 
 
 def influence(graph: NeighborGraph, sources: Sources, damping: float) -> Floats:
-    """Return how far the labels of each class are felt at each node, shape (M, C)."""
+    """Return the influence of the labels of each class at each node, shape (M, C)."""
     return class_sums(graph, sources, np.ones(len(sources)), damping)

@@ -150,7 +150,7 @@ def misfit(probabilities: Tensor, target: Tensor) -> float:
 
 
 def probability_rows(probabilities: Tensor) -> Tensor:
-    """Return the matrix, detached, in single or double precision; raise if it is none.
+    """Return the matrix, detached, in single or double precision, after checks.
 
     Args:
         probabilities: Rows that sum to one, shape (M, K).

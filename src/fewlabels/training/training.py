@@ -30,7 +30,7 @@ from fewlabels.training.workspace import SavedState
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What is trained, on what and by which steps; meets ``protocols.Trainer``."""
+    """Parts and settings of a training; implements ``protocols.Trainer``."""
 
     inputs: Inputs
     """What the network sees."""
@@ -44,7 +44,7 @@ class Training:
     """How it is done; no result depends on it."""
 
     def __post_init__(self) -> None:
-        """Check what one part alone cannot know."""
+        """Check that network and inputs fit together."""
         network = "" if self.schedule is None else self.schedule.network
         if self.inputs.has_features and network.startswith("wrn"):
             raise UsageError(
@@ -54,7 +54,7 @@ class Training:
 
     @property
     def options(self) -> dict[str, Any]:
-        """All options that decide, of all parts, by name; some where they are set."""
+        """All options that change the result, by name; some only if they are set."""
         return {
             name: getattr(part, name)
             for part in (self.schedule, self.learner, self.alignment, self.inputs)
@@ -65,7 +65,7 @@ class Training:
 
     @property
     def identity(self) -> Identity:
-        """What decides the outcome: the kinds of its parts, and all their options."""
+        """Types and options of its parts, which determine the result."""
         parts: list[Any] = [self.inputs, self.learner]
         parts += [] if self.alignment is None else [self.alignment]
         names = (type(part).__name__ for part in parts[1:])
@@ -78,14 +78,14 @@ class Training:
         return None if self.schedule is None else self.schedule.steps
 
     def changed(self, **options: Any) -> "Training":
-        """Return the training with other values of some options, of whichever part."""
+        """Return the training with other values of some options."""
         parts = {f.name: getattr(self, f.name) for f in fields(self)}
         for name, own in options_by_part(options, parts).items():
             parts[name] = replace(parts[name], **own)
         return Training(**parts)
 
     def check(self, pool: Pool) -> None:
-        """Raise if it cannot be right for a pool; quick, so ask early."""
+        """Raise if it does not suit a pool; a quick check."""
         for part in (self.inputs, self.learner, self.alignment or self.inputs):
             part.check(pool)
 
@@ -153,7 +153,7 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class TrainingTask:
-    """One training: what to train on what, and where to keep it."""
+    """One training on one pool, with its seed and workspace."""
 
     training: Training
     pool: Pool
@@ -246,7 +246,7 @@ class TrainingTask:
         return stepper.result(self.settings.steps)
 
     def learning_rate(self, network: Network) -> float:
-        """Return the learning rate of the first step, bounded where that is asked."""
+        """Return the learning rate of the first step, within ``rate_limit``."""
         schedule = self.settings
         if schedule.rate_limit == "none":
             return schedule.learning_rate

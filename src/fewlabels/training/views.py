@@ -1,4 +1,4 @@
-"""What a network sees of the items of a step: weak and strong views.
+"""The inputs of a network in a step: weak and strong views of items.
 
 The inputs of a training are a frozen object of settings; together with a pool they
 become :class:`Views`.
@@ -52,7 +52,7 @@ class View(NamedTuple):
 
 
 class Views:
-    """Where a training's inputs come from: images varied anew, or stored features."""
+    """The inputs of a training: images that are varied anew, or stored features."""
 
     @property
     def rows(self) -> RowSource:
@@ -66,7 +66,7 @@ class Views:
 
     @property
     def origin(self) -> float:
-        """What stands for nothing in a row: black, or zero."""
+        """The value of an empty column: black, or zero."""
         return 0.0
 
     @property
@@ -80,14 +80,14 @@ class Views:
         return ""
 
     def prepare(self, kinds: set[Kind]) -> None:
-        """Make what all steps read, before the first."""
+        """Compute what all steps read, before the first."""
 
     def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
         """Return views of the items, each drawn independently."""
         raise NotImplementedError
 
     def as_input(self, views: Tensor) -> Tensor:
-        """Return views as the network wants them, on the device they are on."""
+        """Return views as inputs of the network, on the same device."""
         return as_input(views)
 
     def begin(self, network: Network) -> None:
@@ -101,7 +101,7 @@ class Views:
 
 
 class Inputs(Settings):
-    """Settings of what the network sees; those that inherit are frozen dataclasses."""
+    """Settings of the network's inputs; subclasses are frozen dataclasses."""
 
     word: ClassVar[str] = ""
     """What it adds to the name of a training's type."""
@@ -111,10 +111,10 @@ class Inputs(Settings):
     """What it changes of the defaults of other parts."""
 
     def check(self, pool: Pool) -> None:
-        """Raise unless there are such inputs of a pool; quick, so ask early."""
+        """Raise unless a pool has such inputs; a quick check."""
 
     def of(self, pool: Pool, cache: str | None) -> Views:
-        """Return the views of a pool; features are kept in a folder, if there are."""
+        """Return the views of a pool; features are cached in a folder."""
         raise NotImplementedError
 
 
@@ -149,7 +149,7 @@ class PoolInputs(Inputs):
         strong_settings(self.strong)
 
     def check(self, pool: Pool) -> None:
-        """Raise if images shall be varied as rows are."""
+        """Raise if images would be varied as rows."""
         shape = pool.images.shape
         if len(shape) > 1 and RowViews in {type(self.weak), type(self.strong)}:
             raise UsageError(

@@ -130,7 +130,7 @@ class SavedState:
         return self.folder / _STATE
 
     def is_due(self) -> bool:
-        """Whether it is time to save again, or the last chance to."""
+        """Whether it is time to save again, or the training is being stopped."""
         return progress.is_stopped() or time.monotonic() - self._at >= self.every
 
     def take(self, step: int) -> None:
@@ -143,7 +143,7 @@ class SavedState:
         self._at = time.monotonic()
 
     def write(self) -> None:
-        """Write the state that was taken last, unless numbers in it are lost."""
+        """Write the state that was taken last, unless it has infinite numbers."""
         assert self.taken is not None
         (step, tensors), self.taken = self.taken, None
         if not all(torch.isfinite(t).all() for t in tensors.values()):
