@@ -1,11 +1,11 @@
 """A folder of shards in, ids out: strategies for more items than fit into memory."""
 
 import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels.data.shards import Shards
+from fewlabels.data.untrusted import open_untrusted
 from fewlabels.errors import DataError
-from fewlabels.files import read_regular
 from fewlabels.jobs.sharing import Mapper, shared
 from fewlabels.pool import Record
 from fewlabels.protocols import Strategy
@@ -79,28 +79,14 @@ def _labeled(
     labeled, classes = shards.labels()
     if table is None:
         return labeled, classes
-    ids, given = _read(table)
-    places = shards.positions(ids)
-    twice = np.flatnonzero(np.isin(places, labeled))
-    if len(twice):
-        raise DataError(
-            f"{len(twice)} items have a label in '{table}' and one in the shards, the "
-            f"first is '{ids[twice[0]]}'. Leave them out of the table."
-        )
-    both = np.concatenate([labeled, places])
-    return both, None if given is None else np.concatenate([classes, given])
-
-
-def _read(table: Path) -> tuple[list[str], NDArray[np.int64] | None]:
-    """Return the ids of a table, and class numbers if it has them."""
-    try:
-        text = read_regular(table, _MOST_BYTES).decode("utf-8-sig")
-        rows = list(csv.DictReader(io.StringIO(text, newline="")))
-    except (OSError, ValueError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(
-            f"The labels in '{table}' cannot be read: {reason}. Save them as CSV."
-        ) from error
+    damage = (OSError, ValueError, csv.Error)
+    with (
+        open_untrusted(
+            table, _MOST_BYTES, "The table", "Save it as CSV.", damage=damage
+        ) as file,
+        TextIOWrapper(file, encoding="utf-8-sig", newline="") as text,
+    ):
+        rows = list(csv.DictReader(text))
     names = list(rows[0]) if rows else []
     if rows and "id" not in names:
         raise DataError(
@@ -108,14 +94,22 @@ def _read(table: Path) -> tuple[list[str], NDArray[np.int64] | None]:
             "'id', and 'label' if classes count."
         )
     ids = [row["id"] or "" for row in rows]
-    twice = [name for name, number in Counter(ids).items() if number > 1]
-    if twice:
+    repeated = [name for name, number in Counter(ids).items() if number > 1]
+    if repeated:
         raise DataError(
-            f"{len(twice)} ids are in '{table}' more than once, the first is "
-            f"'{twice[0]}'. Leave one row for each."
+            f"{len(repeated)} ids are in '{table}' more than once, the first is "
+            f"'{repeated[0]}'. Leave one row for each."
         )
+    places = shards.positions(ids)
+    twice = np.flatnonzero(np.isin(places, labeled))
+    if len(twice):
+        raise DataError(
+            f"{len(twice)} items have a label in '{table}' and one in the shards, the "
+            f"first is '{ids[twice[0]]}'. Leave them out of the table."
+        )
+    labeled = np.concatenate([labeled, places])
     if "label" not in names:
-        return ids, None
+        return labeled, None
     wrong = [row for row in rows if not _CLASS.fullmatch(row["label"] or "")]
     if wrong:
         raise DataError(
@@ -123,4 +117,5 @@ def _read(table: Path) -> tuple[list[str], NDArray[np.int64] | None]:
             f"the first is '{wrong[0]['label']}' of '{wrong[0]['id']}'; number the "
             "classes from 0 on, or leave the column out."
         )
-    return ids, np.array([int(row["label"]) for row in rows], dtype=np.int64)
+    given = np.array([int(row["label"]) for row in rows], dtype=np.int64)
+    return labeled, np.concatenate([classes, given])
