@@ -18,13 +18,7 @@ from torch import Generator, Tensor
 from fewlabels import files, progress, strategies, training
 from fewlabels.data.contents import row_digest
 from fewlabels.data.derived import ChosenImages
-from fewlabels.errors import (
-    BudgetError,
-    DataError,
-    RunError,
-    UsageError,
-    whole_number,
-)
+from fewlabels.errors import BudgetError, DataError, RunError, UsageError, whole_number
 from fewlabels.experiments.evaluation import accuracy, settled
 from fewlabels.names import DEFAULT_STRATEGY, identity
 from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round, Split, check_query

@@ -1,6 +1,6 @@
 """The settings of a run: typed, saved with it, compared when it is resumed.
 
-Files of settings are YAML that a person wrote, or a stranger: read within bounds.
+Settings files are YAML and may be untrusted, so they are read within bounds.
 """
 
 import json
@@ -199,9 +199,9 @@ class RunSettings(FrozenModel):
         """Return the settings of a YAML file, overruled by what was given directly.
 
         What was given as None counts as left out. An encoder is that of the trainer; if
-        none is named, of the default one over features. A :class:`UsageError` tells of
-        a setting that is unknown or of a wrong type, and of code in the file that is
-        not allowed.
+        none is named, of the default one over features. A :class:`UsageError` names a
+        setting that is unknown or of a wrong type, or code in the file that is not
+        allowed.
         """
         merged = read_mapping(file, kind="settings file", like=_LIKE) if file else {}
         own = {key: value for key, value in given.items() if value is not None}

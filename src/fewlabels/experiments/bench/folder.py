@@ -160,13 +160,13 @@ class BenchFolder:
         return asked
 
     def is_finished(self, cell: Cell) -> bool:
-        """Return whether a run has come to its end."""
+        """Return whether a run is finished."""
         return has_ended(self.lines(cell))
 
     def lines(self, cell: Cell) -> list[RoundLine]:
         """Return the finished rounds of a run; none where its files are damaged.
 
-        Who does the run, or reads its results, is told what is wrong with them.
+        Doing the run, or reading its results, reports what is wrong with them.
         """
         own = self.run_folder(cell)
         with suppress(RunError):
@@ -253,7 +253,7 @@ def outdated(experiment: Experiment, folder: BenchFolder) -> tuple[str, ...]:
     changes: Counter[str] = Counter()
     for file in sorted((folder.path / "cells").glob("*/run.json")):
         own = RunFolder(file.parent)
-        with suppress(RunError):  # who does the run is told
+        with suppress(RunError):  # reported when the run is done
             cell = wanted.get(Cell(own.settings()).address)
             if cell is None or folder.run_folder(cell).path == own.path:
                 continue

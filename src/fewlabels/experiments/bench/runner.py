@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -20,12 +21,7 @@ from statistics import fmean
 import torch
 
 from fewlabels import data, files, progress, training
-from fewlabels.errors import (
-    FewlabelsError,
-    RunError,
-    RunInUseError,
-    UsageError,
-)
+from fewlabels.errors import FewlabelsError, RunError, RunInUseError, UsageError
 from fewlabels.experiments.acquisition import hidden, round_folder, starting_answers
 from fewlabels.experiments.bench.experiment import Cell, Experiment, plan, steps_of
 from fewlabels.experiments.bench.folder import BenchFolder, Failure
@@ -187,11 +183,7 @@ def _steps_done(folder: BenchFolder, cell: Cell, steps: int) -> int:
 
 @startable
 def work(
-    root: str,
-    settings: str,
-    *,
-    tensorboard: bool = False,
-    allow_code: AllowCode = True,
+    root: str, settings: str, *, tensorboard: bool = False, allow_code: AllowCode = True
 ) -> str | None:
     """Do one run of a benchmark, or go on with it; never raise for what fails in it.
 
@@ -269,7 +261,8 @@ def _noted(folder: BenchFolder, cell: Cell) -> Iterator[None]:
     """
     texts: dict[str, None] = {}
     try:
-        with progress.redirect_warnings(texts.setdefault):
+        ignored = warnings.catch_warnings(action="ignore")
+        with ignored, progress.redirect_warnings(texts.setdefault):
             yield
     finally:
         known = folder.notes(cell)
@@ -314,11 +307,11 @@ def verify(
         return Verification(cell, tuple(differences(then, now)), changes)
 
 
-def differences(one: RunFolder, other: RunFolder) -> Iterator[str]:
+def differences(first: RunFolder, second: RunFolder) -> Iterator[str]:
     """Yield a sentence for each difference between two runs of the same settings."""
-    if one.start() != other.start():
+    if first.start() != second.start():
         yield "They begin with different labels."
-    lines, again = one.lines(), other.lines()
+    lines, again = first.lines(), second.lines()
     if len(lines) != len(again):
         yield f"They have {len(lines)} and {len(again)} rounds."
     for line, repeated in zip(lines, again, strict=False):
