@@ -231,9 +231,7 @@ class Source:
             _check_unused(quality, "rows have no pixels")
             width, reason = self.vectors.rows.shape[1], None
             if new.trainer is None:
-                numbers = "1 number" if width == 1 else f"{width} numbers"
-                reason = f"You brought rows of {numbers}: a linear head over them is"
-                reason += " fitted."
+                reason = f"A linear head is fitted to your rows of {width} numbers."
             head = new.trainer or Choice(name=OVER_ROWS)
             bare = training.variant(head.name, inputs="") or head.name
             head = informed(head.model_copy(update={"name": bare}), shares)
