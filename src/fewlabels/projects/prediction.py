@@ -127,8 +127,8 @@ def probabilities(
 def _read_rows(path: Path, width: int) -> Vectors:
     if path.is_dir() and not any(path.glob("*.parquet")):
         raise ShapeError(
-            f"The model takes rows of {width} numbers, not images, and '{path}' has "
-            "none. Give a file of rows (.parquet, .npz or .npy), or a folder of shards."
+            f"The model takes rows of {width} numbers, not images, and '{path}' is a "
+            "folder without any. Give a file of rows, or a folder of shards."
         )
     vectors = Vectors.read(path)
     if vectors.rows.shape[1] != width:
