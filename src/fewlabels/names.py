@@ -409,7 +409,7 @@ def omitted_defaults(thing: Any) -> set[str]:
     return {
         field.name
         for field in dataclasses.fields(thing)
-        if field.metadata == OMIT_DEFAULT
+        if field.metadata.get("omit_default")
         and getattr(thing, field.name) == field.default
     }
 
