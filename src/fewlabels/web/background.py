@@ -30,10 +30,14 @@ _GIVES_WAY = 10  # niceness of trainings; people wait for the other jobs
 # Threads that wait for each other while other programs have the cores take three times
 # as long as one thread.
 _HALF_THE_CORES = dict.fromkeys(ONE_THREAD, str(max(1, num_cores() // 2)))
-_TASKS = ("creation", "features", "round", "training", "export", "guesses")
-_TASKS_AT_THE_END = ("estimate", "final")
+_TASKS = (
+    "creation", "features", "round", "training", "export", "guesses", "estimate",
+    "final",
+)  # fmt: skip
 _FIRST_LABELS = 10  # from which the first model is trained, within a round
 _LEAST_SECONDS = 1.0  # of progress, before it says how long the rest will take
+
+_Callback = Callable[[Event], object] | None
 
 _log = logging.getLogger(__name__)
 
@@ -66,9 +70,7 @@ class Background:
         self._jobs: dict[str, Job] = {}
         self._lock = Lock()
         self._slots = BoundedSemaphore(_MOST_WAITING)
-        self._tasks: dict[str, dict[str, Any]] = {
-            name: {"status": "idle"} for name in _TASKS + _TASKS_AT_THE_END
-        }
+        self._tasks: dict[str, Any] = {name: {"status": "idle"} for name in _TASKS}
         self._facts: dict[str, Any] = {"takes_steps": False, "goes_on": False}
         self._chosen_after: int | None = None
         self._short_after: int | None = None
@@ -267,11 +269,7 @@ class Background:
                     self._executor.submit(int).result()
 
     def _queue(
-        self,
-        name: str,
-        call: str,
-        arguments: Mapping[str, Any],
-        then: Callable[[Event], object] | None = None,
+        self, name: str, call: str, arguments: Mapping[str, Any], then: _Callback = None
     ) -> bool:
         """Do something quick when those before it are done; False: it is under way."""
         if not self._reserve(name):
@@ -291,16 +289,14 @@ class Background:
             self._executor.submit(work)
         return True
 
-    def _start_own(
-        self, name: str, call: str, then: Callable[[Event], object] | None = None
-    ) -> None:
+    def _start_own(self, name: str, call: str, then: _Callback = None) -> None:
         """Begin something long in a process of its own, unless it is under way."""
         if not self._reserve(name):
             return
-        steps = 0 if name == "features" else _GIVES_WAY
+        niceness = 0 if name == "features" else _GIVES_WAY
         folder = {"folder": str(self._folder)}
         try:
-            job = start(call, folder, allow_code=self._allow_code, gives_way=steps)
+            job = start(call, folder, allow_code=self._allow_code, gives_way=niceness)
             Thread(target=self._watch, args=(name, job, then), daemon=True).start()
         except _NO_START as error:
             self._fail(name, error)
@@ -318,9 +314,7 @@ class Background:
         self.on_change()
         return True
 
-    def _watch(
-        self, name: str, job: Job, then: Callable[[Event], object] | None
-    ) -> None:
+    def _watch(self, name: str, job: Job, then: _Callback) -> None:
         """Follow a job to its end."""
         self._jobs[name] = job
         end: Event = {}

@@ -36,6 +36,7 @@ LETTERS_FILE = "page-letters.json"
 """Letters by the numbers of classes, which stay when a class is renamed."""
 
 _MOST_LETTER_BYTES = 64 * 1024
+_COUNTED = ("spent", "confirmed", "imported", "skipped")
 
 
 @dataclass(eq=False)
@@ -254,7 +255,11 @@ class Session:
         """Return how far the labeling is; cheap, whatever the number of images."""
         letters = letters_of(self.project.folder)
         with self._counted() as tally:
-            last = tally.rounds[-1] if tally.rounds else None
+            latest = None
+            if tally.rounds:
+                last = tally.rounds[-1]
+                latest = {"number": last.step, "size": len(last.items)}
+                latest["open"] = tally.num_open_since(last.step)
             return {
                 "sequence": tally.sequence,
                 "classes": [
@@ -267,17 +272,8 @@ class Session:
                     if entry.is_active
                 ],
                 "budget": self.project.settings.budget,
-                "spent": tally.num_items["spent"],
-                "confirmed": tally.num_items["confirmed"],
-                "imported": tally.num_items["imported"],
-                "skipped": tally.num_items["skipped"],
-                "round": None
-                if last is None
-                else {
-                    "number": last.step,
-                    "size": len(last.items),
-                    "open": tally.num_open_since(last.step),
-                },
+                **{kind: tally.num_items[kind] for kind in _COUNTED},
+                "round": latest,
                 "open": tally.num_open,
                 "waiting": len(tally.waiting),
                 "people": tally.people,
