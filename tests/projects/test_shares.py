@@ -8,7 +8,12 @@ from tests.projects.toy import QUICK, answer, begin, go_on, paths, pictures, wri
 from fewlabels.errors import TargetWarning, UsageError
 from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
-from fewlabels.projects.shares import assumed, informed, outgrown, read_shares
+from fewlabels.projects.shares import (
+    assumed,
+    read_shares,
+    with_shares,
+    without_stale_shares,
+)
 from fewlabels.rng import stream
 
 LINEAR = Choice(name="frozen-linear", options={"encoder": "tests.models.toy:Means"})
@@ -49,7 +54,7 @@ def test_shares_that_cannot_be_meant(tmp_path, given):
     ],
 )
 def test_a_trainer_is_told_the_shares(name, shares, options, meant):
-    found = informed(Choice(name=name), shares)
+    found = with_shares(Choice(name=name), shares)
     assert found == Choice(name=name, options=options)
     assert assumed(found, 2) == meant
 
@@ -156,5 +161,5 @@ def test_a_class_that_is_added_outgrows_the_shares(tmp_path):
     ],
 )
 def test_shares_of_other_classes_are_unknown(name, before, after):
-    found = outgrown(Choice(name=name, options=before), 3)
+    found = without_stale_shares(Choice(name=name, options=before), 3)
     assert found == Choice(name=name, options=after)

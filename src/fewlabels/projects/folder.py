@@ -57,8 +57,8 @@ class ProjectFolder:
         Args:
             folder: The folder of the project.
             allow_code: Which import paths ``project.json`` may name as strategy,
-                trainer or encoder: any (True), these, or none. Without it, labels can
-                be told and the project's state be read.
+                trainer or encoder: any (True), these, or none. Without it, a project
+                can still be labeled and its status be read.
             trust_store: Confirm the PostgreSQL server that ``project.json`` names, for
                 good. Without it, only a server that was confirmed is connected to.
 
@@ -83,7 +83,7 @@ class ProjectFolder:
         return cls(place, settings, store, allow_code)
 
     def close(self) -> None:
-        """Let go of the label store."""
+        """Close the label store."""
         self.store.close()
 
     def __enter__(self) -> Self:

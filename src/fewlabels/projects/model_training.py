@@ -25,7 +25,7 @@ from fewlabels.pool import Pool
 from fewlabels.projects import models
 from fewlabels.projects.export import Facts, load_model, save_model
 from fewlabels.projects.models import ModelRecord
-from fewlabels.projects.shares import assumed, informed
+from fewlabels.projects.shares import assumed, with_shares
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.training_plan import duration, expected_seconds
 from fewlabels.protocols import Classifier, Trainer
@@ -112,7 +112,7 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
             predicted=tuple(counts.tolist()),
         )
         save_model(folder, classifier, pool.classes, pool.images.shape, facts)
-        models.write(folder, record)
+        models.write_record(folder, record)
     shutil.rmtree(workspace, ignore_errors=True)
     return Trained(record, is_new=True)
 
@@ -147,7 +147,7 @@ def other_trainer(project: "Project", name: str | Choice) -> Choice:
     option = training.share_option(chosen.name)
     if shares is None or option is None or option.name in options:
         return chosen
-    return informed(chosen, shares)
+    return with_shares(chosen, shares)
 
 
 def expectation(project: "Project", trainer: str | Choice | None) -> str:

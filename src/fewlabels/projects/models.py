@@ -69,7 +69,7 @@ def records(folder: Path) -> tuple[ModelRecord, ...]:
     return tuple(models)
 
 
-def write(folder: Path, record: ModelRecord) -> None:
+def write_record(folder: Path, record: ModelRecord) -> None:
     """Write the record of a model into its folder, which makes the model count."""
     text = files.add_checksum(record.model_dump_json(indent=2) + "\n")
     files.replace_text(folder / RECORD, text)

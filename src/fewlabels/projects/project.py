@@ -14,7 +14,7 @@ from fewlabels.projects.imports import ProjectImports
 from fewlabels.projects.labels import OWNER, check_class_names
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.settings import NewProject
-from fewlabels.projects.shares import outgrown, read_shares
+from fewlabels.projects.shares import read_shares, without_stale_shares
 from fewlabels.projects.status import Status, project_status
 from fewlabels.projects.store import Store
 from fewlabels.projects.store.database import check_address
@@ -101,9 +101,9 @@ class Project(ProjectAnswers, ProjectImports):
         return training.resolve(chosen.name, chosen.options)
 
     def chosen_trainer(self) -> Choice:
-        """Return the trainer by its name, told only shares that fit the classes."""
+        """Return the trainer's name and options, without shares of fewer classes."""
         chosen = self.allowed(self.settings.trainer)
-        return outgrown(chosen, len(self.store.classes()))
+        return without_stale_shares(chosen, len(self.store.classes()))
 
     def allowed(self, chosen: Choice) -> Choice:
         """Return what ``project.json`` chose, unless it is code nobody has allowed."""

@@ -40,7 +40,7 @@ def read_shares(given: str | Sequence[float], num_classes: int) -> Shares:
     return tuple(share / total for share in numbers)
 
 
-def informed(trainer: Choice, shares: Shares) -> Choice:
+def with_shares(trainer: Choice, shares: Shares) -> Choice:
     """Return a trainer with the option that passes the shares."""
     if shares == UNKNOWN:
         return trainer
@@ -56,7 +56,7 @@ def informed(trainer: Choice, shares: Shares) -> Choice:
     return Choice(name=trainer.name, options=options)
 
 
-def outgrown(trainer: Choice, num_classes: int) -> Choice:
+def without_stale_shares(trainer: Choice, num_classes: int) -> Choice:
     """Return a trainer without shares if those it has are of fewer classes.
 
     A class that is added later has no share, and nobody knows what it takes from the

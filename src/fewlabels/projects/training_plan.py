@@ -34,7 +34,7 @@ from fewlabels.projects.image_index import Index, inside
 from fewlabels.projects.rows import OVER_ROWS, rows_in, scan_rows
 from fewlabels.projects.settings import NewProject
 from fewlabels.projects.shares import UNKNOWN as UNKNOWN_SHARES
-from fewlabels.projects.shares import Shares, informed
+from fewlabels.projects.shares import Shares, with_shares
 from fewlabels.training.training import Training
 
 HEAD = "blend"
@@ -146,7 +146,7 @@ def plan(
         seen = f"features, computed once by {ENCODER} at {pixels} pixels"
         if not is_small and size is None:
             size = pixels
-    chosen = informed(chosen, shares)
+    chosen = with_shares(chosen, shares)
     shape = images.shape if files is None else common_shape(files, size)
     return TrainingPlan(
         trainer=chosen.name,
@@ -159,7 +159,7 @@ def plan(
 def from_scratch(shares: Shares) -> Choice:
     """Return the trainer of a network from scratch; it is given known shares."""
     name = FROM_SCRATCH if shares == UNKNOWN_SHARES else ALIGNED
-    return informed(Choice(name=name), shares)
+    return with_shares(Choice(name=name), shares)
 
 
 def _over_features(num_items: int) -> str:
@@ -234,7 +234,7 @@ class Source:
                 reason = f"A linear head is fitted to your rows of {width} numbers."
             head = new.trainer or Choice(name=OVER_ROWS)
             bare = training.variant(head.name, inputs="") or head.name
-            head = informed(head.model_copy(update={"name": bare}), shares)
+            head = with_shares(head.model_copy(update={"name": bare}), shares)
             return Planned(head, (width,), reason)
         if new.encoder is None and new.trainer is None:
             default = plan(
@@ -252,7 +252,7 @@ class Source:
         if "encoder" not in training.options(head.name):
             _check_unused(quality, f"the trainer '{head.name}' has no encoder")
             shape = common_shape(self.files, size)
-            return Planned(informed(head, shares), shape, None)
+            return Planned(with_shares(head, shares), shape, None)
         head, shape = self._with_size(head, size, quality)
         reason = None
         if new.encoder is not None:
@@ -262,7 +262,7 @@ class Source:
                 f"{shape[1]} x {shape[2]} pixels, and their features are computed once "
                 "and kept."
             )
-        return Planned(informed(head, shares), shape, reason)
+        return Planned(with_shares(head, shares), shape, reason)
 
     def _with_size(
         self, head: Choice, size: int | None, quality: Quality | None
