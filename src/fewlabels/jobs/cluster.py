@@ -21,14 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
-from fewlabels.errors import (
-    FewlabelsError,
-    JobError,
-    Limits,
-    Settings,
-    UsageError,
-    Weight,
-)
+from fewlabels.errors import FewlabelsError, JobError, Limits, Settings, UsageError
 from fewlabels.files import replace_text, wrap_os_errors
 from fewlabels.jobs.events import Event, outcome
 from fewlabels.jobs.permission import call_permitted
@@ -108,7 +101,7 @@ class RayExecutor(Settings):
     machine, for the time of the work."""
     cpus: Annotated[float, Limits(above=0)] = 1
     """Cores of a worker."""
-    gpus: Weight = 0.0
+    gpus: Annotated[float, Limits(at_least=0)] = 0.0
     """GPUs of a worker; 0.25 lets four share one."""
     retries: Annotated[int, Limits(at_least=0)] = 3
     """How often a call is begun again whose worker died."""

@@ -259,9 +259,8 @@ class Worker:
                 for line in process.stdout:
                     with suppress(ValueError, RecursionError):  # whoever wrote it
                         event = json.loads(line)
-                        if isinstance(event, dict) and isinstance(
-                            event.get("event"), str
-                        ):
+                        is_object = isinstance(event, dict)
+                        if is_object and isinstance(event.get("event"), str):
                             self._job.hear(event)
                     if not self._is_reused and self._job.end is not None:
                         break
