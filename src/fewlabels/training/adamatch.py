@@ -102,8 +102,7 @@ class AdaMatch(Learner):
         every = {"labeled": labeled_BC, "unlabeled": probabilities_UC}
         every = {name: step.group.gather(rows).cpu() for name, rows in every.items()}
         for name, rows in every.items():
-            mean_C = rows.mean(dim=0).to(memory[name])
-            memory[name].lerp_(mean_C, 1 - self.memory_decay)
+            step.update_mean(name, rows.mean(dim=0), self.memory_decay)
         least = self.threshold * every["labeled"].amax(dim=1).mean()
         if step.alignment is None:
             probabilities_UC = align(

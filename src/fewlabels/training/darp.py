@@ -267,15 +267,9 @@ class Problem:
             yield chunk, powers_mK.exp2_().mul_(reference_mK)
 
     def point(self, dual_K: Tensor, row_duals_M: Tensor, rows_MK: Tensor) -> Dual:
-        """Tilt all rows and make them sum to one.
+        """Return the sums at a dual; the tilted rows, which sum to one, fill rows_MK.
 
-        Args:
-            dual_K: The dual ν.
-            row_duals_M: Duals μ that are right, or were right nearby.
-            rows_MK: Where the tilted rows are written.
-
-        Returns:
-            The sums at that dual.
+        The row duals μ may be those of a dual nearby.
         """
         ones_K = torch.ones_like(dual_K)
         sums_M = torch.empty_like(row_duals_M)
@@ -338,18 +332,10 @@ class Problem:
 
 
 def mask(probabilities_MK: Tensor, target_K: Tensor, capacity: float) -> Tensor:
-    """Keep the floor(capacity T_k) largest entries of each column; others become zero.
+    """Return a copy with only the floor(capacity T_k) largest entries of each column.
 
-    Among equal entries those of lower rows come first. Selection is by NumPy's
-    partition, which is several times faster than ``torch.topk`` on processors.
-
-    Args:
-        probabilities_MK: The probabilities.
-        target_K: How many rows each class shall get (T).
-        capacity: How many times that a column keeps, at least 1.
-
-    Returns:
-        A new matrix, shape (M, K).
+    The others are zero. Among equal entries those of lower rows come first. Selection
+    is by NumPy's partition, several times faster than ``torch.topk`` on processors.
     """
     num_rows = len(probabilities_MK)
     counts_K = (capacity * target_K + _SLACK).floor_().clamp_max_(num_rows)
@@ -370,15 +356,12 @@ def mask(probabilities_MK: Tensor, target_K: Tensor, capacity: float) -> Tensor:
 def _alternate(
     problem: Problem, start_K: Tensor, rounds: int, tolerance: float, rows_MK: Tensor
 ) -> tuple[Dual, int]:
-    """Balance columns and rows in turn, as DARP's authors do (Algorithm 1).
+    """Return where Algorithm 1 of DARP's authors stops, and after how many rounds.
 
     A round makes each column sum to its target with the row duals held fixed, then each
     row sum to one. A column is one equation in one unknown, f(ν_k) = T_k with f a sum
     of falling exponentials, whose logarithm is nearly straight: Newton's method on it
     overshoots at most once. All columns are solved together.
-
-    Returns:
-        Where it stops, and after how many rounds.
     """
     reach, entropies_M = _NEAR / problem.fastest, problem.entropies
     point = problem.start(start_K, rows_MK)
@@ -404,7 +387,7 @@ def _alternate(
 def _minimize(
     problem: Problem, start_K: Tensor, tolerance: float, rows_MK: Tensor
 ) -> tuple[Dual, int]:
-    """Find the dual with which all columns sum to their targets, by Newton's method.
+    """Return the dual that meets the target, and the number of Newton steps.
 
     With the row duals eliminated, what is left to minimize over K numbers is the convex
 
@@ -415,9 +398,6 @@ def _minimize(
     A_kl = Σ_m H_m x_mk x_ml. The diagonal of a Laplacian is the sum of its edges:
     nothing is subtracted, and single precision is enough for the products. A constant
     may be added to ν at will.
-
-    Returns:
-        The optimum, and after how many steps.
     """
     tolerance = max(tolerance, 4 * _EPSILON * len(rows_MK))
     target_K, zeros_K = problem.target, torch.zeros_like(start_K)

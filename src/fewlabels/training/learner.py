@@ -175,6 +175,11 @@ class Step:
         length = share * self.schedule.steps
         return 1.0 if self.number >= length else self.number / length
 
+    def update_mean(self, name: str, now: Tensor, decay: float) -> None:
+        """Move a running mean in memory towards a new value."""
+        mean = self.memory[name]
+        mean.lerp_(now.to(mean), 1 - decay)
+
     def stream(self, purpose: str) -> Generator:
         """Return a generator of this step and process for a learner's own draws."""
         return self.group.stream(self.key, purpose, self.number)

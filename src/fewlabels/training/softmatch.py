@@ -56,16 +56,16 @@ class SoftMatch(Consistency):
         """Return the most probable class of each item, and how much it counts."""
         memory = step.memory
         rows = step.group.gather(probabilities_UC).cpu()
-        self._follow(memory, "predictions", rows.mean(dim=0))
+        step.update_mean("predictions", rows.mean(dim=0), self.memory_decay)
 
         def confidence(rows_UC: Tensor) -> Tensor:
             mean_C = memory["predictions"]
             return align(rows_UC, 1 / len(mean_C), mean_C).amax(dim=1)
 
         sure = confidence(rows)
-        self._follow(memory, "confidence", sure.mean())
+        step.update_mean("confidence", sure.mean(), self.memory_decay)
         if len(sure) > 1:
-            self._follow(memory, "variance", sure.var())
+            step.update_mean("variance", sure.var(), self.memory_decay)
         pseudo = step.pseudo_labels(
             probabilities_UC, lambda rows: self.weights(memory, confidence(rows))
         )
@@ -77,6 +77,3 @@ class SoftMatch(Consistency):
         variance = memory["variance"].to(confidence_U)
         below_U = (confidence_U - mean).clamp(max=0) * self.narrowing
         return (-below_U.square() / (2 * variance).clamp(min=_TINY)).exp()
-
-    def _follow(self, memory: Mapping[str, Tensor], name: str, now: Tensor) -> None:
-        memory[name].lerp_(now.to(memory[name]), 1 - self.memory_decay)
