@@ -121,7 +121,8 @@ def test_a_changed_mind_is_a_relabel(project, tmp_path):
     told = project.tell(write(tmp_path / "b.csv", [(name, other)]), annotator="ann")
     assert (told.num_new, told.num_changed) == (0, 1)
     assert labels(project)[name, "ann"] == other
-    kinds = [one.event.kind for one in project.store.events(item=asked.items[0].item)]
+    events = (stored.event for stored in project.store.events())
+    kinds = [event.kind for event in events if event.item == asked.items[0].item]
     assert kinds == [Kind.LABEL, Kind.RELABEL]
     assert project.status().num_spent == 7
 

@@ -126,21 +126,18 @@ class Events(Database):
             return next(_events(connection, EVENTS.c.uuid == uuid))
 
     def events(
-        self, *, after: int = 0, item: str | None = None, kinds: Collection[Kind] = ()
+        self, *, after: int = 0, kinds: Collection[Kind] = ()
     ) -> Iterator[StoredEvent]:
         """Yield events in their order, undone or not.
 
         Args:
             after: Only those with a higher sequence number.
-            item: Only those about this item.
             kinds: Only those of these kinds; none for all.
 
         Yields:
             Each event.
         """
         conditions = [EVENTS.c.sequence > after]
-        if item is not None:
-            conditions.append(EVENTS.c.item == item)
         if kinds:
             conditions.append(EVENTS.c.kind.in_(sorted(kinds)))
         with self.read_connection() as connection:

@@ -27,6 +27,9 @@ MOST_LISTED = 10_000
 MOST_SECONDS = 7 * 24 * 3600
 """Longest time that a lease can last without a heartbeat."""
 
+Among = int | Sequence[str] | None
+"""Items to lease: step of a round, -1 for the last one, ids, or None for all."""
+
 
 class Leases(Database):
     """Methods of a store about leases."""
@@ -38,7 +41,7 @@ class Leases(Database):
         *,
         overlap: int = 1,
         ttl: float = LEASE_SECONDS,
-        among: int | Sequence[str] | None = None,
+        among: Among = None,
         token: str | None = None,
     ) -> Leased:
         """Lease items to an annotator, so that none goes to more people than wanted.
@@ -142,9 +145,7 @@ class Leases(Database):
             )
 
 
-def _candidates(
-    connection: sa.Connection, among: int | Sequence[str] | None
-) -> sa.Select[Any]:
+def _candidates(connection: sa.Connection, among: Among) -> sa.Select[Any]:
     """Select the present items among which to lease, in their order."""
     query = sa.select(ITEMS.c.id).where(ITEMS.c.state == schema.PRESENT)
     if among is None:
@@ -177,10 +178,7 @@ def _candidates(
 
 
 def _first(
-    connection: sa.Connection,
-    query: sa.Select[Any],
-    among: int | Sequence[str] | None,
-    count: int,
+    connection: sa.Connection, query: sa.Select[Any], among: Among, count: int
 ) -> list[str]:
     """Return the first items of a query, in the order of the list if there is one."""
     if among is None or isinstance(among, int):
