@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -61,7 +63,8 @@ def test_the_choice_is_the_same_for_any_chunk_size(monkeypatch):
 
 
 def test_copies_are_asked_once():
-    pool, classifier = contract.problem(5, num_labeled=0, num_withheld=0)
+    pool, classifier = contract.problem(5, num_labeled=0)
+    pool = replace(pool, candidates=torch.arange(len(pool)))
     features = classifier.features[:6].repeat(10, 1)
     logits = classifier.logits[:6].repeat(10, 1) / 20
     strategy = Bait(likelihood="binary", regularization=0.01)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from tests.strategies import contract
@@ -52,7 +54,8 @@ def test_top_takes_the_largest_changes_of_single_items():
 
 
 def test_one_by_one_sees_copies_and_top_does_not():
-    pool, classifier = contract.problem(2, num_labeled=0, num_withheld=0)
+    pool, classifier = contract.problem(2, num_labeled=0)
+    pool = replace(pool, candidates=torch.arange(len(pool)))
     copies = PrecomputedClassifier(
         classifier.features[:12].repeat(5, 1), classifier.logits[:12].repeat(5, 1)
     )

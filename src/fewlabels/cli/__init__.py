@@ -61,7 +61,7 @@ def main() -> None:
 def harmless(text: str) -> str:
     r"""Return text with what would move a cursor, or reorder letters, made visible.
 
-    Names of files and classes may be a stranger's. Line breaks and tabs are left.
+    Names of files and classes are untrusted. Line breaks and tabs are left.
     Inside JSON the result means the same as the text.
 
     Example:
