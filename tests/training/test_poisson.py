@@ -45,7 +45,7 @@ def test_labels_are_left_out_as_if_they_had_never_been_given(monkeypatch):
     graph, sources, _ = problem(num_labels=8, distance=1.0)
     seen = []
     monkeypatch.setattr(
-        poisson, "sharpness", lambda *told: seen.append(told) or (2.0, 0.0)
+        poisson, "fit_sharpness", lambda *told: seen.append(told) or (2.0, 0.0)
     )
     Poisson().beliefs(graph, sources)
     left_out, labels, _ = seen[0]

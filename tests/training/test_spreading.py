@@ -18,7 +18,7 @@ from fewlabels.gram.nodes import Nodes
 from fewlabels.models.classifiers import FrozenClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.training import graph as graphs
-from fewlabels.training.graph import Sources, balanced, floored, sharpness
+from fewlabels.training.graph import Sources, balanced, fit_sharpness, floored
 from fewlabels.training.spreading import Spreading, SpreadLabels, influence
 
 HEADS = ["blend", "spreading", "poisson", "ot"]
@@ -114,12 +114,12 @@ def test_sharpness_is_found_again():
     for power in (0.5, 2.0, 8.0):
         chances = softmax(power * logits, axis=1)
         labels = np.array([draws.choice(3, p=row) for row in chances])
-        assert sharpness(logits, labels, 4.0)[0] == pytest.approx(power, rel=0.2)
+        assert fit_sharpness(logits, labels, 4.0)[0] == pytest.approx(power, rel=0.2)
 
 
 def test_without_labels_to_leave_out_sharpness_is_usual():
-    assert sharpness(np.empty((0, 3)), np.empty(0, dtype=int), 4.0) == (4, 0)
-    assert 4 <= sharpness(np.log([[0.6, 0.4]]), np.array([0]), 4.0)[0] <= 8
+    assert fit_sharpness(np.empty((0, 3)), np.empty(0, dtype=int), 4.0) == (4, 0)
+    assert 4 <= fit_sharpness(np.log([[0.6, 0.4]]), np.array([0]), 4.0)[0] <= 8
 
 
 def test_what_no_label_reaches_may_be_anything():

@@ -237,8 +237,8 @@ class RunFolder:
         with ExitStack() as stack:
             stack.enter_context(reporting(lines))
             if tensorboard:
-                board = TensorBoard(self.path / "tensorboard")
-                stack.enter_context(reporting(stack.enter_context(closing(board))))
+                writer = TensorBoard(self.path / "tensorboard")
+                stack.enter_context(reporting(stack.enter_context(closing(writer))))
             yield
 
     def check_ours(self) -> None:

@@ -179,10 +179,10 @@ def random_subset(items: Tensor, limit: int, generator: Generator) -> Tensor:
     return items[order[:limit]].sort().values
 
 
-def subsample_record(num_considered: int, num_items: int, max_pool: int) -> Record:
+def subsample_record(num_seen: int, num_items: int, max_pool: int) -> Record:
     """Return what to record where only a part was looked at, and log it."""
-    if num_considered == num_items:
+    if num_seen == num_items:
         return {}
-    _log.warning("%d of %d items are looked at (max_pool)", num_considered, num_items)
-    seen = {"considered": num_considered, "out_of": num_items, "max_pool": max_pool}
-    return {"subsample": seen}
+    _log.warning("%d of %d items are looked at (max_pool)", num_seen, num_items)
+    counts = {"considered": num_seen, "out_of": num_items, "max_pool": max_pool}
+    return {"subsample": counts}

@@ -32,8 +32,8 @@ from fewlabels.training.graph import (
     GraphLearner,
     Sources,
     Surroundings,
+    fit_sharpness,
     floored,
-    sharpness,
 )
 from fewlabels.training.spreading import USUAL_SHARPNESS, SpreadLabels
 
@@ -85,7 +85,7 @@ class Blend(GraphLearner):
         spread = SpreadLabels.of(graph, sources, self.damping)
         labels = sources.classes[spread.chosen]
         weights = equal_weights(labels)
-        power, _ = sharpness(spread.left_out, labels, USUAL_SHARPNESS, weights)
+        power, _ = fit_sharpness(spread.left_out, labels, USUAL_SHARPNESS, weights)
         spread_MC = floored(power * spread.logits)
         fitted = regression(rows, sources)
         regressed_MC = floored(rows.features @ fitted.slopes.T + fitted.heights)
@@ -129,7 +129,7 @@ def regression(rows: JointRows, sources: Sources) -> Regression:
     for share in shares:
         own = rows.joined(share, sources.nodes)
         for coefficients, left_out in least_squares(own, targets, weights, penalties):
-            factor, loss = sharpness(left_out[is_out], *judged)
+            factor, loss = fit_sharpness(left_out[is_out], *judged)
             if loss < least:
                 least, best = loss, (share, factor * coefficients)
     share, coefficients = best

@@ -266,7 +266,7 @@ def floored(logits: Floats) -> Floats:
     return logs
 
 
-def sharpness(
+def fit_sharpness(
     left_out: Floats,
     labels: NDArray[np.int64],
     usual: float,

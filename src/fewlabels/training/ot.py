@@ -33,8 +33,8 @@ from fewlabels.training.graph import (
     GraphLearner,
     Sources,
     balanced,
+    fit_sharpness,
     floored,
-    sharpness,
 )
 
 _ROUNDS = 15
@@ -60,7 +60,7 @@ class OT(GraphLearner):
         """Return logarithms of probabilities of all nodes, shape (M, C)."""
         logs = self._assigned(graph, sources)
         own = logs[sources.nodes], sources.classes
-        return floored(sharpness(*own, _USUAL_SHARPNESS)[0] * logs)
+        return floored(fit_sharpness(*own, _USUAL_SHARPNESS)[0] * logs)
 
     def present(self, sources: Sources) -> NDArray[np.int64]:
         """Return the classes that nodes may have: all where shares are known."""

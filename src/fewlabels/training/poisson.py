@@ -23,8 +23,8 @@ from fewlabels.training.graph import (
     GraphLearner,
     Sources,
     class_sums,
+    fit_sharpness,
     floored,
-    sharpness,
 )
 
 _USUAL_SHARPNESS = 3.0
@@ -48,7 +48,7 @@ class Poisson(GraphLearner):
         several = counts[chosen]
         left_out[own] = (several * left_out[own] - alone) / (several - 1)
         spread = _spread(scores)
-        power, _ = sharpness(left_out / spread, labels, _USUAL_SHARPNESS)
+        power, _ = fit_sharpness(left_out / spread, labels, _USUAL_SHARPNESS)
         if self.shares != "unknown":
             scores = self._flown(graph, sources, floored(power * scores / spread))
             spread = _spread(scores)

@@ -22,8 +22,8 @@ from fewlabels.training.graph import (
     GraphLearner,
     Sources,
     class_sums,
+    fit_sharpness,
     floored,
-    sharpness,
 )
 
 USUAL_SHARPNESS = 4.0
@@ -43,7 +43,7 @@ class Spreading(GraphLearner):
         """Return logarithms of probabilities of all nodes, shape (M, C)."""
         spread = SpreadLabels.of(graph, sources, self.damping)
         labels = sources.classes[spread.chosen]
-        power, _ = sharpness(spread.left_out, labels, USUAL_SHARPNESS)
+        power, _ = fit_sharpness(spread.left_out, labels, USUAL_SHARPNESS)
         return floored(power * spread.logits)
 
 

@@ -135,7 +135,7 @@ def semidefinite(trial: KernelTrial) -> Verdict:
     return passed(f"smallest eigenvalue {least:.3g}, largest {float(spectrum[-1]):.3g}")
 
 
-def repeatable(trial: KernelTrial) -> Verdict:
+def repeatable_values(trial: KernelTrial) -> Verdict:
     """Equal questions get equal answers, and global generators are left alone."""
     again, moved = moved_by(lambda: trial.kernel.block(trial.items, trial.items))
     if moved:
@@ -184,6 +184,6 @@ PROMISES = (
     Promise("diagonal", diagonal, _VALUES),
     Promise("by position", by_position, _VALUES),
     Promise("semi-definite", semidefinite, (*_VALUES, "symmetric")),
-    Promise("repeatable", repeatable, _VALUES),
+    Promise("repeatable", repeatable_values, _VALUES),
     Promise("inner product", inner_product, _VALUES),
 )

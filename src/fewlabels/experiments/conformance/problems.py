@@ -235,7 +235,7 @@ _SHARED: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
 
 
 @contextmanager
-def restored() -> Iterator[None]:
+def keep_generators() -> Iterator[None]:
     """Put the global generators back to what they were, whatever the block does."""
     states = {name: get() for name, (get, _) in _SHARED.items()}
     try:
@@ -247,7 +247,7 @@ def restored() -> Iterator[None]:
 
 def moved_by(work: Callable[[], _T]) -> tuple[_T, list[str]]:
     """Return the result of ``work`` and the libraries whose generator it moved."""
-    with restored():
+    with keep_generators():
         before = [pickle.dumps(get()) for get, _ in _SHARED.values()]
         result = work()
         after = [pickle.dumps(get()) for get, _ in _SHARED.values()]
@@ -256,7 +256,7 @@ def moved_by(work: Callable[[], _T]) -> tuple[_T, list[str]]:
 
 
 def draw() -> None:
-    """Move every global generator on; use inside :func:`restored`."""
+    """Move every global generator on; use inside :func:`keep_generators`."""
     torch.rand(1)
     np.random.random()  # noqa: NPY002 - to move it
     random.random()  # noqa: S311 - to move it

@@ -148,24 +148,24 @@ def candidates_only(strategy: Strategy) -> Verdict:
     return passed(f"only candidates in {len(seen)} queries")
 
 
-def seeded(strategy: Strategy) -> Verdict:
+def seeded_query(strategy: Strategy) -> Verdict:
     """Equal generators give equal queries."""
-    with problems.restored():
+    with problems.keep_generators():
         first = _ask(strategy, problem(1), seed=3)
         items = first.indices.tolist()
         for _ in range(_REPEATS - 1):
             problems.draw()
             again = _ask(strategy, problem(1), seed=3)
-            for name, one, other in (
+            for name, before, after in (
                 ("items", items, again.indices.tolist()),
                 ("value", first.value, again.value),
                 ("record", first.record, again.record),
             ):
-                if repr(one) != repr(other):
+                if repr(before) != repr(after):
                     return failed(
-                        f"Equal inputs and generators gave the {name} {one} and then "
-                        f"{other}. Draw from the given generator alone; use no clock "
-                        "and nothing kept from earlier calls."
+                        f"Equal inputs and generators gave the {name} {before} and "
+                        f"then {after}. Draw from the given generator alone; use no "
+                        "clock and nothing kept from earlier calls."
                     )
         others = [_ask(strategy, problem(1), seed=seed) for seed in range(4, 8)]
     is_same = all(other.indices.tolist() == items for other in others)
@@ -173,7 +173,7 @@ def seeded(strategy: Strategy) -> Verdict:
     return passed(f"{_REPEATS} equal choices; other seeds choose {how}")
 
 
-def shared_randomness(strategy: Strategy) -> Verdict:
+def query_randomness(strategy: Strategy) -> Verdict:
     """It leaves the global random generators alone."""
     _, moved = problems.moved_by(lambda: _ask(strategy, problem(2)))
     if moved:
@@ -240,7 +240,7 @@ def keeps_a_record(strategy: Strategy) -> Verdict:
     return passed(", ".join(query.record) or "empty")
 
 
-def next_round(strategy: Strategy) -> Verdict:
+def following_round(strategy: Strategy) -> Verdict:
     """It chooses again when its own query has been answered."""
     pool, classifier = problem(5)
     query = _ask(strategy, problem(5))
@@ -322,12 +322,12 @@ PROMISES = (
     Promise("any size", any_size, _FIRST),
     Promise("distinct", distinct, _FIRST),
     Promise("candidates only", candidates_only, _FIRST),
-    Promise("seeded", seeded, _FIRST),
-    Promise("global randomness", shared_randomness, _FIRST),
+    Promise("seeded", seeded_query, _FIRST),
+    Promise("global randomness", query_randomness, _FIRST),
     Promise("inputs untouched", inputs_untouched, _FIRST),
     Promise("no memory", no_memory, _FIRST),
     Promise("record", keeps_a_record, _FIRST),
-    Promise("next round", next_round, _SOUND),
+    Promise("next round", following_round, _SOUND),
     Promise("too many", refuses_too_many, _FIRST),
     Promise("no labels", _copes_with(partial(problem, 1, 0)), _SOUND),
     Promise("few labels", _copes_with(*_FEW_LABELS), _SOUND),

@@ -18,8 +18,8 @@ from fewlabels.experiments.conformance.problems import (
     Finding,
     Promise,
     failure,
+    keep_generators,
     problem,
-    restored,
 )
 from fewlabels.pool import Pool
 from fewlabels.progress import track
@@ -98,7 +98,7 @@ def _judge(
     if subject is checked:  # a new copy of a strategy, without traces of other calls
         with suppress(Exception):  # somebody's own copying may fail
             subject = copy.deepcopy(checked)
-    with warnings.catch_warnings(), restored():
+    with warnings.catch_warnings(), keep_generators():
         # A tie is worth a note in a run; here it is provoked.
         warnings.simplefilter("ignore", FewlabelsWarning)
         try:

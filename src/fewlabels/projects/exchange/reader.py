@@ -24,7 +24,7 @@ from fewlabels.projects.exchange.rows import (
     Row,
     SourceRow,
     check_ending,
-    read_rows,
+    parse_rows,
 )
 
 MAX_BYTES = 256 * 2**20
@@ -146,7 +146,7 @@ def file_rows(
             raise DataError(
                 f"'{path}' cannot be read: {error.strerror}. Give another file."
             ) from error
-    yield from read_rows(path.name, content, columns)
+    yield from parse_rows(path.name, content, columns)
 
 
 class ImageFinder:

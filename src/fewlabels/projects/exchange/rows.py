@@ -143,7 +143,7 @@ class Columns:
         )
 
 
-def read_rows(
+def parse_rows(
     name: str, content: bytes, columns: Columns | None = None
 ) -> Iterator[SourceRow | Fault]:
     """Yield the rows of a file of answers or, if columns are given, of labels.
@@ -332,18 +332,18 @@ def _misspelt(columns: Iterable[str], present: Collection[str]) -> Iterator[str]
         yield f"the column {name!r} means nothing here; did you mean '{meant[name]}'?"
 
 
-def guarded(cell: str) -> str:
+def escape_formula(cell: str) -> str:
     """Return a cell that no spreadsheet runs.
 
     Example:
-        >>> guarded("=1+1.png"), guarded("cat.png")
+        >>> escape_formula("=1+1.png"), escape_formula("cat.png")
         ("'=1+1.png", 'cat.png')
     """
     return f"'{cell}" if _RISKY.match(cell) else cell
 
 
 def unguarded(cell: str) -> str:
-    """Return what was written by ``guarded``; other text stays as it is.
+    """Return what was written by ``escape_formula``; other text stays as it is.
 
     Example:
         >>> unguarded("'=1+1.png"), unguarded("'tis.png")

@@ -20,7 +20,7 @@ from fewlabels.projects.exchange.rows import (
     ID_MARK,
     SourceRow,
     check_ending,
-    guarded,
+    escape_formula,
 )
 
 IMAGE_ADDRESS = "/data/local-files/?d="
@@ -95,7 +95,7 @@ def write_query(
         table.writeheader()
         for entry in entries:
             for name in ("file_name", "suggestion", "model"):
-                entry[name] = guarded(entry[name] or "")
+                entry[name] = escape_formula(entry[name] or "")
             if entry["confidence"] is not None:
                 entry["confidence"] = f"{entry['confidence']:.4f}"
             table.writerow(entry | {"id": ID_MARK + entry["id"]})
