@@ -56,7 +56,7 @@ def test_a_name_with_options():
 def test_an_object_comes_back_as_it_is():
     box = Box()
     assert resolve("thing", box, {}, KNOWN) is box
-    with pytest.raises(UsageError, match=r"options \['width'\] have nowhere to go"):
+    with pytest.raises(UsageError, match=r"takes no options \['width'\]"):
         resolve("thing", box, {"width": 2}, KNOWN)
 
 
@@ -74,10 +74,10 @@ def test_an_import_path():
         ("box", {"width": "wide"}, UsageError, "width is 'wide', of type str; give"),
         ("box", {"width": -1}, UsageError, "^width is -1; it must be at least 0.$"),
         ("nosuch:Box", {}, UsageError, "could not be imported: No module named"),
-        ("collections:Box", {}, UsageError, "'collections' has no 'Box'.* it defines"),
-        (":Box", {}, UsageError, "could not be imported"),
-        ("json:dumps", {}, UsageError, r"made with the options \[\]: missing .*'obj'"),
-        ("sys:flags", {"a": 1}, UsageError, r"options \['a'\] have nowhere to go"),
+        ("collections:Box", {}, UsageError, "'collections' has no 'Box'"),
+        (":Box", {}, UsageError, "not of the form package.module:Name"),
+        ("json:dumps", {}, UsageError, "made: missing .*'obj'"),
+        ("sys:flags", {"a": 1}, UsageError, r"takes no options \['a'\]"),
     ],
 )
 def test_what_is_wrong_is_named(choice, options, error, message):
@@ -88,14 +88,14 @@ def test_what_is_wrong_is_named(choice, options, error, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = 1 / 0", "imported: ZeroDivisionError: division by zero. Give it as"),
+        ("x = 1 / 0", "imported: ZeroDivisionError: division by zero"),
         ("def (", r"imported: SyntaxError: invalid syntax \(failing.py, line 1\)"),
-        ("import sys; sys.exit(3)", "imported: SystemExit: 3. Give it as"),
+        ("import sys; sys.exit(3)", "imported: SystemExit: 3"),
         ("import sys; sys.nosuch", "AttributeError: module 'sys' has no attribute"),
         ("import nosuch", "imported: No module named 'nosuch'"),
-        ("class Box:\n  def __init__(self, w): ...", r"\[\]: missing .*argument: 'w'"),
+        ("class Box:\n  def __init__(self, w): ...", "made: missing .*argument: 'w'"),
         ("def Box(): raise KeyError('w')", r"could not be made .*\[\]: KeyError: 'w'"),
-        ("def Box(): raise SystemExit", "could not be made .*: SystemExit. Correct"),
+        ("def Box(): raise SystemExit", "could not be made .*: SystemExit"),
     ],
 )
 def test_a_module_that_fails_is_explained(written, text, message):
@@ -106,7 +106,7 @@ def test_a_module_that_fails_is_explained(written, text, message):
 
 
 def test_a_relative_path_is_refused():
-    message = r"'\.a:Box' could not be imported: that names no module"
+    message = r"'\.a:Box' is not of the form"
     with pytest.raises(UsageError, match=message):
         resolve("thing", ".a:Box", {}, KNOWN)
 
@@ -145,13 +145,13 @@ def test_the_current_folder_is_looked_in_last_and_only_for_the_moment(written):
 @pytest.mark.parametrize("choice", [None, 3, "os:path", "builtins:int", "json:loads"])
 def test_what_lacks_the_method_is_refused(choice):
     options = {"s": "{}"} if choice == "json:loads" else {}
-    message = r"is not a thing: it has no method fill\(box\). See protocols.Thing"
+    message = r"is not a thing: it has no method fill\(box\)"
     with pytest.raises(UsageError, match=message):
         resolve("thing", choice, options, KNOWN, method="fill(box)")
 
 
 def test_a_class_in_place_of_an_object_is_refused():
-    with pytest.raises(UsageError, match=r"a class where a thing is needed.*: Box\("):
+    with pytest.raises(UsageError, match=r"is a class; give Box\("):
         resolve("thing", Box, {}, KNOWN)
 
 

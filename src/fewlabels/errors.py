@@ -51,6 +51,7 @@ numbers in a dataclass of options (:class:`Settings`).
 
 import math
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -360,6 +361,35 @@ def check_range(
     if min(at_most, below) == math.inf:
         words.append("finite")
     raise UsageError(f"{name} is {value}; it must be {' and '.join(words)}.")
+
+
+def check_lengths(
+    what: str, error: type[FewlabelsError] = ShapeError, **lengths: int
+) -> None:
+    """Raise unless all parts of something, such as images and labels, are as many."""
+    if len(set(lengths.values())) > 1:
+        parts = ", ".join(f"{length} {name}" for name, length in lengths.items())
+        raise error(f"{what} has {parts}; give as many of each.")
+
+
+def check_distinct(
+    kind: str, names: Sequence[str], error: type[FewlabelsError] = UsageError
+) -> None:
+    """Raise if a name appears twice."""
+    if len(set(names)) < len(names):
+        name, times = Counter(names).most_common(1)[0]
+        raise error(f"The {kind} '{name}' is there {times} times; give each once.")
+
+
+def check_finite_rows(
+    what: str, lost: Any, num_rows: int, advice: str = "leave such rows out"
+) -> None:
+    """Raise if some of ``num_rows`` rows, the indices ``lost``, are not finite."""
+    if len(lost):
+        raise NotFiniteError(
+            f"{len(lost)} of {num_rows} {what} are NaN or infinite, the first at index "
+            f"{int(lost[0])}; {advice}."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -222,16 +222,14 @@ def check_empty_folder(folder: Path, kind: str, *known: str) -> None:
     Known entries and leftovers do not count.
     """
     if folder.exists() and not folder.is_dir():
-        raise ForeignFolderError(
-            f"'{folder}' is a file; a {kind} needs a folder. Choose another name."
-        )
+        raise ForeignFolderError(f"'{folder}' is a file; a {kind} needs a folder.")
     entries = unknown_entries(folder, *known)
     if entries:
         shown = ", ".join(f"'{name}'" for name in entries[:3])
         more = f" and {len(entries) - 3} more" if len(entries) > 3 else ""
         raise ForeignFolderError(
-            f"'{folder}' is not empty and does not contain a {kind} (it contains "
-            f"{shown}{more}); nothing was touched. Choose an empty or new folder."
+            f"'{folder}' does not contain a {kind} (it contains {shown}{more}). Choose "
+            "an empty or new folder."
         )
 
 

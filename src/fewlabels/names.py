@@ -86,24 +86,16 @@ def resolve(
         result = _build(choice, maker, options)
     elif options:
         raise UsageError(
-            f"The {kind} is an object already, so its options {sorted(options)} have "
-            "nowhere to go; set them when you make the object."
+            f"The {kind} is an object already; it takes no options {sorted(options)}."
         )
     else:
         result = maker
     if method is not None and isinstance(result, type):
-        raise UsageError(
-            f"{choice!r} is a class where a {kind} is needed; create an object of it: "
-            f"{result.__name__}(...)."
-        )
+        raise UsageError(f"{choice!r} is a class; give {result.__name__}(...) instead.")
     if method is not None and not callable(
         getattr(result, method.partition("(")[0], None)
     ):
-        article = "an" if kind[0] in "aeiou" else "a"
-        raise UsageError(
-            f"{choice!r} is not {article} {kind}: it has no method {method}. See "
-            f"protocols.{kind.capitalize()}."
-        )
+        raise UsageError(f"{choice!r} is not a {kind}: it has no method {method}.")
     return result
 
 
@@ -117,10 +109,9 @@ def check_installed(what: str, *packages: str, extra: str) -> None:
     """Raise unless packages are installed; none is imported."""
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
-        verb = "is" if len(missing) == 1 else "are"
         raise UsageError(
-            f"{what} needs {' and '.join(missing)}, which {verb} not installed. Run: "
-            f"pip install 'fewlabels[{extra}]'"
+            f"{what} needs {' and '.join(missing)}, not installed here. Run: pip "
+            f"install 'fewlabels[{extra}]'"
         )
 
 
@@ -195,10 +186,7 @@ def import_object(kind: str, path: str) -> Any:
             it has no such name.
     """
     if not is_import_path(path):
-        raise UsageError(
-            f"The {kind} '{path}' could not be imported: that names no module and no "
-            "object in it. Give it as package.module:Name."
-        )
+        raise UsageError(f"The {kind} '{path}' is not of the form package.module:Name.")
     name, _, attribute = path.partition(":")
     is_added = "" not in sys.path
     if is_added:
@@ -206,9 +194,9 @@ def import_object(kind: str, path: str) -> Any:
     try:
         module = import_module(name)
     except (Exception, SystemExit) as error:
+        reason = _described(error)
         raise UsageError(
-            f"The {kind} '{path}' could not be imported: {_described(error)}. Give it "
-            "as package.module:Name, of a module that Python finds and can run."
+            f"The {kind} '{path}' could not be imported: {reason}."
         ) from error
     finally:
         if is_added and "" in sys.path:
@@ -216,10 +204,7 @@ def import_object(kind: str, path: str) -> Any:
     try:
         return getattr(module, attribute)
     except AttributeError as error:
-        raise UsageError(
-            f"The module '{name}' has no '{attribute}' to use as a {kind}. Give the "
-            "name of a class or an object that it defines."
-        ) from error
+        raise UsageError(f"The module '{name}' has no '{attribute}'.") from error
 
 
 def _described(error: BaseException) -> str:
@@ -244,10 +229,7 @@ def _build(name: str, maker: Any, options: Mapping[str, Any]) -> Any:
         try:
             signature.bind(**options)
         except TypeError as error:
-            raise UsageError(
-                f"'{name}' cannot be made with the options {sorted(options)}: {error}. "
-                "Give all options that it needs."
-            ) from error
+            raise UsageError(f"'{name}' cannot be made: {error}.") from error
     try:
         return construct(maker, options)
     except pydantic.ValidationError as error:
@@ -257,7 +239,7 @@ def _build(name: str, maker: Any, options: Mapping[str, Any]) -> Any:
     except (Exception, SystemExit) as error:
         raise UsageError(
             f"'{name}' could not be made with the options {sorted(options)}: "
-            f"{_described(error)}. Correct the options, or the code that makes it."
+            f"{_described(error)}."
         ) from error
 
 

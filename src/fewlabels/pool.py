@@ -9,7 +9,6 @@ read only when they are used, for pools that do not fit into memory.
 
 import json
 import mmap
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, Never, Protocol, Self
@@ -19,7 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewlabels.errors import LabelError, ShapeError, StrategyError, UsageError
+from fewlabels.errors import (
+    LabelError,
+    StrategyError,
+    UsageError,
+    check_distinct,
+    check_lengths,
+)
 
 UNKNOWN = -1
 """The label of an item whose class is not known."""
@@ -199,8 +204,7 @@ def _map_rows(
         array = np.ndarray(shape, kind, buffer=file, offset=offset, strides=strides)
     except (OSError, TypeError, ValueError) as error:
         raise UsageError(
-            f"The features are rows of '{path}', and this process cannot read them "
-            f"({error}). Put the file where all processes find it."
+            f"The rows in '{path}' cannot be read by this process: {error}."
         ) from error
     return MappedRows(array, items, is_unit)
 
@@ -251,11 +255,7 @@ class Split:
 
     def __post_init__(self) -> None:
         """Check that there is one label per image."""
-        if len(self.images) != len(self.labels):
-            raise ShapeError(
-                f"A split has {len(self.images)} images and {len(self.labels)} labels; "
-                "give exactly one label per image."
-            )
+        check_lengths("A split", images=len(self.images), labels=len(self.labels))
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -289,24 +289,21 @@ class Pool:
 
     def __post_init__(self, are_distinct: bool) -> None:
         """Check that the parts belong together."""
-        if not len(self.images) == len(self.ids) == len(self.labels):
-            raise ShapeError(
-                f"A pool has {len(self.images)} images, {len(self.ids)} ids and "
-                f"{len(self.labels)} labels; all three must be equally many."
-            )
-        if not are_distinct and len(set(self.ids)) < len(self.ids):
-            name, count = Counter(self.ids).most_common(1)[0]
-            raise UsageError(
-                f"The id '{name}' names {count} items; labels are kept by id, so each "
-                "item needs its own."
-            )
+        check_lengths(
+            "A pool",
+            images=len(self.images),
+            ids=len(self.ids),
+            labels=len(self.labels),
+        )
+        if not are_distinct:
+            check_distinct("id", self.ids)
         check_labels(self.labels, len(self.classes))
         check_indices(self.candidates, len(self), "candidates")
         labeled = self.candidates[self.labels[self.candidates] != UNKNOWN]
         if len(labeled):
+            first = int(labeled[0])
             raise UsageError(
-                f"{len(labeled)} candidates are labeled already, the first at index "
-                f"{int(labeled[0])}; a label would be paid for twice. Take them out."
+                f"{len(labeled)} candidates are labeled, the first at index {first}."
             )
 
     @classmethod
@@ -408,11 +405,7 @@ class Answers:
 
     def __post_init__(self) -> None:
         """Check that there is one label per answered item."""
-        if len(self.indices) != len(self.labels):
-            raise ShapeError(
-                f"{len(self.indices)} items were answered with {len(self.labels)} "
-                "labels; give exactly one label per item."
-            )
+        check_lengths("An answer", items=len(self.indices), labels=len(self.labels))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -440,11 +433,9 @@ def check_labels(labels: Tensor, num_classes: int) -> None:
     wrong = torch.nonzero((labels < WITHHELD) | (labels >= num_classes)).flatten()
     if len(wrong):
         first = int(wrong[0])
-        numbers = f"numbers from 0 to {num_classes - 1}, or " if num_classes else ""
         raise LabelError(
             f"{len(wrong)} labels are outside the {num_classes} classes, the first is "
-            f"{int(labels[first])} at position {first}. Labels are {numbers}{UNKNOWN} "
-            "where the class is not known."
+            f"{int(labels[first])} at position {first}; {UNKNOWN} means unknown."
         )
 
 
@@ -464,16 +455,14 @@ def check_indices(indices: Tensor, num_items: int, name: str) -> None:
     low, high = int(indices.min()), int(indices.max())
     if low < 0 or high >= num_items:
         raise UsageError(
-            f"{name} run from {low} to {high}, but the pool has {num_items} items; an "
-            "index is a position in the whole pool, counted from 0."
+            f"{name} run from {low} to {high}, but the pool has {num_items} items."
         )
     if bool((indices[1:] > indices[:-1]).all()):  # ascending, as they mostly are
         return
     distinct = len(torch.unique(indices))
     if distinct < len(indices):
         raise UsageError(
-            f"{name} hold {len(indices)} indices, but only {distinct} distinct ones; "
-            "name each item once."
+            f"{name} hold {len(indices)} indices, but only {distinct} distinct ones."
         )
 
 
@@ -497,19 +486,16 @@ def check_query(query: Query, pool: Pool, size: int) -> None:
         return
     first = f", such as {int(others[0])}" if len(others) else ""
     raise StrategyError(
-        f"The strategy was to choose {size} distinct candidates and returned "
-        f"{len(query)} items, {len(distinct)} of them distinct, {len(others)} of them "
-        f"no candidates{first}. It must choose from pool.candidates, each item once."
+        f"The strategy returned {len(query)} items, {len(distinct)} distinct and "
+        f"{len(others)} no candidates{first}; choose {size} of pool.candidates."
     )
 
 
 def check_form(query: object) -> None:
     """Raise unless this is a query whose indices are a flat tensor of integers."""
     if not isinstance(query, Query):
-        raise StrategyError(
-            f"The strategy returned an object of type {type(query).__name__}; it must "
-            "return a fewlabels.Query(indices, value, record)."
-        )
+        kind = type(query).__name__
+        raise StrategyError(f"The strategy returned a {kind}; return a Query.")
     indices: object = query.indices
     seen = type(indices).__name__
     if isinstance(indices, Tensor):
@@ -517,8 +503,7 @@ def check_form(query: object) -> None:
             return
         seen = f"tensor of shape {tuple(indices.shape)} and type {indices.dtype}"
     raise StrategyError(
-        f"The strategy returned its indices as a {seen}; they must be a tensor of "
-        "shape (size,) and type torch.int64, such as a part of pool.candidates."
+        f"The strategy's indices are a {seen}; return an int64 tensor of shape (size,)."
     )
 
 
@@ -526,11 +511,8 @@ def check_record(query: Query) -> None:
     """Raise unless value and record can be written as JSON."""
 
     def refuse(name: str, seen: object, wanted: str) -> Never:
-        raise StrategyError(
-            f"The strategy's {name} is of type {type(seen).__name__}, which is not "
-            f"JSON, so the round could not be saved; give {wanted}, for example by "
-            ".tolist() or float()."
-        )
+        kind = type(seen).__name__
+        raise StrategyError(f"The strategy's {name} is of type {kind}; give {wanted}.")
 
     value: object = query.value
     if value is not None and not isinstance(value, int | float):

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from fewlabels.errors import NotFiniteError
+from fewlabels.errors import check_finite_rows
 from fewlabels.pool import (
     Answers,
     Images,
@@ -102,9 +102,6 @@ def check_finite(name: str, outputs: Rows) -> None:
     Args:
         name: What they are, for the message.
         outputs: One row per item asked about, shape (..., n, width).
-
-    Raises:
-        NotFiniteError: If not; the message says for which items.
     """
     # The sum is made without a copy, and always finite where all is well.
     if all(bool(piece.sum().isfinite()) for piece in row_chunks(outputs)):
@@ -113,13 +110,8 @@ def check_finite(name: str, outputs: Rows) -> None:
         [~piece.isfinite().all(dim=-1) for piece in row_chunks(outputs)]
     )
     lost = is_lost.reshape(-1, is_lost.shape[-1]).any(dim=0).nonzero().flatten()
-    if len(lost):
-        first = ", ".join(map(str, lost[:3].tolist())) + ", ..." * (len(lost) > 3)
-        raise NotFiniteError(
-            f"The {name} that the classifier gave are NaN or infinite for {len(lost)} "
-            f"of {is_lost.shape[-1]} items (number {first} of those asked about, from "
-            "0). Train it again, with a lower learning rate, or look at these items."
-        )
+    advice = "train again with a lower learning rate"
+    check_finite_rows(f"{name} of items", lost, is_lost.shape[-1], advice)
 
 
 class Classifier(Protocol):

@@ -226,7 +226,7 @@ def test_even_a_dry_run_refuses_a_folder_of_something_else(fewlabels, toy, tmp_p
     (tmp_path / "photos" / "cat.png").touch()
     code, out, err = fewlabels("bench", "run", toy, "--out", "photos", "--dry-run")
     assert code == 1
-    assert "it contains 'cat.png'" in err
+    assert "contains 'cat.png'" in err
     assert not out
 
 

@@ -156,8 +156,8 @@ def test_a_folder_called_like_markup_is_printed_as_it_is(fewlabels, tiny):
         (("run", "digits", "--threads", 0), 2, "threads is 0"),
         (("run",), 2, "The setting 'data' is missing"),
         (("run", "digits", "--settings", "no.yaml"), 2, "could not be read"),
-        (("run", "digits", "--out", "foreign"), 1, "it contains 'letter.txt'"),
-        (("demo", "--out", "foreign"), 1, "it contains 'letter.txt'"),
+        (("run", "digits", "--out", "foreign"), 1, "contains 'letter.txt'"),
+        (("demo", "--out", "foreign"), 1, "contains 'letter.txt'"),
         (("select", "no.npz"), 1, "no.npz is not a whole .npz file"),
     ],
 )

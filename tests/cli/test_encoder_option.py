@@ -111,7 +111,7 @@ def test_a_model_that_is_not_here_is_told_before_anything_heavy_is_loaded(
     (told,) = done.stderr.splitlines()
     assert done.returncode == 2
     assert "The model 'org/net' is not on this machine" in told
-    assert told.endswith("name that as local-dir:PATH. --download downloads it.")
+    assert told.endswith("copy it to local-dir:PATH. --download downloads it.")
     assert done.stdout == "loaded: huggingface_hub\n"
 
 

@@ -68,7 +68,7 @@ def test_the_test_split_is_measured_on():
         (COLOUR.transpose(0, 3, 1, 2), ShapeError, "channels seem to come first"),
         (np.zeros((2, 8, 8, 4), np.uint8), ShapeError, "4 channels.*alpha"),
         (np.zeros((0, 8, 8), np.uint8), ShapeError, "nothing to label"),
-        (np.array([[1.0, np.nan], [1, 2]]), NotFiniteError, "1 of 2 vectors hold NaN"),
+        (np.array([[1.0, np.nan], [1, 2]]), NotFiniteError, "1 of 2 vectors are NaN"),
     ],
 )
 def test_other_arrays_are_refused(images, error, message):
@@ -77,12 +77,12 @@ def test_other_arrays_are_refused(images, error, message):
 
 
 def test_a_class_is_named_once():
-    with pytest.raises(UsageError, match="3 names, and 2 of them are 'a'"):
+    with pytest.raises(UsageError, match="'a' is there 2 times"):
         array_pool(GREY, [0, 1, 2, 0, 1], classes=["a", "a", "b"])
 
 
 def test_an_odd_test_split_is_refused():
-    with pytest.raises(ShapeError, match="give both the same"):
+    with pytest.raises(ShapeError, match="give one shape"):
         array_pool(GREY, [0] * 5, test=(COLOUR, [0] * 5))
     with pytest.raises(LabelError, match="items without a label"):
         array_pool(GREY, [0] * 5, test=(GREY, [-1] * 5))
@@ -108,7 +108,7 @@ def test_classes_are_made_up_from_all_labels():
 
 
 def test_numbers_that_count_no_classes_are_refused():
-    with pytest.raises(LabelError, match=r"1,001 classes for 3 labels.*pass classes"):
+    with pytest.raises(LabelError, match=r"3 labels is 1,000; pass classes"):
         infer_classes([0, 1, 1000])
     assert len(infer_classes(range(1500))) == 1500
 
@@ -116,7 +116,7 @@ def test_numbers_that_count_no_classes_are_refused():
 @pytest.mark.parametrize(
     ("labels", "error", "message"),
     [
-        ([0, 1, 2], ShapeError, r"2 images came with labels of shape \(3,\)"),
+        ([0, 1, 2], ShapeError, r"2 images have labels of shape \(3,\)"),
         ([0, 5], LabelError, "outside the 2 classes, the first is 5"),
         (["cat", "cow"], LabelError, "'cow' is not among the 2 classes"),
         ([0.0, np.nan], NotFiniteError, "1 of 2 labels are NaN"),
@@ -194,5 +194,5 @@ def test_labels_that_cannot_be_told_apart_or_written_are_refused(
 
 def test_few_of_many_classes_are_listed():
     names = [f"class {number}" for number in range(500)]
-    with pytest.raises(LabelError, match=r"class 99 and 400 more\. Correct it"):
+    with pytest.raises(LabelError, match=r"class 99 and 400 more"):
         label_tensor(["cow"], names, 1)

@@ -46,11 +46,11 @@ def test_class_names_may_be_numbers():
 @pytest.mark.parametrize(
     ("counts", "error", "message"),
     [
-        ({"4": 9999}, DataError, r"class '4' has \d+ labeled items, but 9999"),
+        ({"4": 9999}, DataError, r"class '4' has \d+ labeled items.*not 9999"),
         ({"ten": 1}, UnknownNameError, "no class called 'ten'"),
-        ([1, 2], UsageError, "2 numbers, but there are 10 classes"),
+        ([1, 2], UsageError, "2 numbers for 10 classes"),
         ([0] * 10, UsageError, "one must be above zero"),
-        ([-1] * 10, UsageError, "none may be negative"),
+        ([-1] * 10, UsageError, "none negative"),
     ],
 )
 def test_impossible_counts_are_refused(counts, error, message):
@@ -139,7 +139,7 @@ def test_parts_of_one_seed_share_no_item():
 
 
 def test_a_part_past_the_end_is_refused():
-    with pytest.raises(DataError, match=r"of part 12\. Ask for at most 9"):
+    with pytest.raises(DataError, match=r"at most 9 for part 12"):
         subset(digits_pool(), [20] * 10, part=12)
     with pytest.raises(UsageError, match="part is -1"):
         subset(digits_pool(), [20] * 10, part=-1)
@@ -156,5 +156,5 @@ def test_fewer_tests_are_even_and_keep_their_labels():
 
 @pytest.mark.parametrize("count", [0, 1000])
 def test_impossible_numbers_of_tests_are_refused(count):
-    with pytest.raises(UsageError, match=f"tests is {count}; it must be from 1"):
+    with pytest.raises(UsageError, match=f"tests is {count}; give 1 to"):
         limit_tests(digits_pool(), count)

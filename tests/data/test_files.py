@@ -135,7 +135,7 @@ def test_memory_is_bounded(images, monkeypatch):
 def test_a_file_that_breaks_later_is_named(images, content):
     path = images.files[4].path
     path.unlink() if content is None else path.write_bytes(content)
-    with pytest.raises(DataError, match=r"4\.png was a good image.*command again"):
+    with pytest.raises(DataError, match=r"4\.png has changed.*Load it again"):
         images.read(torch.tensor([4]))
 
 

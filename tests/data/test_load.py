@@ -82,9 +82,9 @@ def test_a_path_that_leads_nowhere(tmp_path):
         ("digits", {"test_share": 1}, "test_share is 1"),
         ("digits", {"noise": 0.1}, "give times as well"),
         ("digits", {"times": 0}, "times is 0"),
-        ("digits", {"labels": [1]}, "belong to an array"),
-        ("digits", {"labels": "folders"}, "belong to an array"),
-        ("digits", {"classes": ["a"]}, "belong to an array"),
+        ("digits", {"labels": [1]}, "are for arrays"),
+        ("digits", {"labels": "folders"}, "are for arrays"),
+        ("digits", {"classes": ["a"]}, "are for arrays"),
         ("digits", {"labels": "none"}, "is for folders and manifests"),
     ],
 )

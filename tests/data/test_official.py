@@ -141,7 +141,7 @@ def test_files_that_are_not_the_published_ones_are_refused(tmp_path, is_packed):
         content = bytearray(file.read_bytes())
         content[-100] ^= 1
         file.write_bytes(content)
-        message = "data_batch_4 is not the published file.*save your own arrays as"
+        message = "data_batch_4 is not the published file"
     with pytest.raises(DataError, match=message):
         read_cifar_folder(tmp_path, layout)
 

@@ -114,10 +114,10 @@ NAMES = pa.array(["a", "b"])
         (table(id=NAMES, embedding=NAMES), "string, not lists of numbers"),
         (
             table(id=NAMES, embedding=pa.array([[1.0, 2.0], [1.0]])),
-            "row 1 has 2 numbers and row 2 has 1",
+            "row 2 has 1 numbers, not 2",
         ),
         (table(id=NAMES, embedding=pa.array([[1.0], None])), "row 2 has no list"),
-        (table(id=NAMES, embedding=lists(ROWS[:2, :3])), "have 6 numbers, .* 3"),
+        (table(id=NAMES, embedding=lists(ROWS[:2, :3])), "have 6 numbers in .* 3"),
     ],
 )
 def test_shards_that_cannot_be_read_say_what_is_wrong(tmp_path, written, words):
@@ -139,12 +139,12 @@ def test_numbers_that_are_lost_are_placed(tmp_path):
     rows = ROWS.copy()
     rows[33, 2] = np.nan
     write_shards(tmp_path, rows, 3)
-    with pytest.raises(NotFiniteError, match="item 33 of the folder"):
+    with pytest.raises(NotFiniteError, match="index 33"):
         Shards.open(tmp_path).embeddings()
 
 
 def test_an_empty_folder(tmp_path):
-    with pytest.raises(DataError, match=r"no file that ends in \.parquet"):
+    with pytest.raises(DataError, match=r"no \.parquet files"):
         Shards.open(tmp_path)
 
 
@@ -162,5 +162,5 @@ def test_ids_that_are_not_exactly_one_item(tmp_path):
 def test_labels_are_class_numbers(tmp_path):
     columns = {"id": NAMES, "embedding": lists(ROWS[:2]), "label": NAMES}
     parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match=r"'label' in .* holds string"):
+    with pytest.raises(DataError, match=r"'label' in .* is string"):
         Shards.open(tmp_path).labels()

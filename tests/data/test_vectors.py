@@ -111,15 +111,15 @@ def test_names_match_by_path_or_by_an_end_whose_last_part_is_unique(names, wante
 BAD = ROWS.copy()
 BAD[2, 1] = np.nan
 FAULTS = {
-    "nan.npy": (lambda p: np.save(p, BAD), "1 of 4 rows.*first is row 3;"),
+    "nan.npy": (lambda p: np.save(p, BAD), "1 of 4 rows.*first at index 2;"),
     "nan.npz": (
         lambda p: np.savez(p, names=np.array(NAMES), x=BAD),
-        "1 of 4 rows.*row 3, 'b/1.png'",
+        "1 of 4 rows.*first at index 2;",
     ),
-    "large.npy": (lambda p: np.save(p, ROWS * 1e300), "beyond float32"),
+    "large.npy": (lambda p: np.save(p, ROWS * 1e300), "as float32"),
     "flat.npy": (lambda p: np.save(p, ROWS[0]), r"shape \(3,\)"),
     "none.npy": (lambda p: np.save(p, ROWS[:0]), r"shape \(0, 3\)"),
-    "words.npy": (lambda p: np.save(p, np.array([["a"]])), "must be numbers"),
+    "words.npy": (lambda p: np.save(p, np.array([["a"]])), "save numbers"),
     "objects.npy": (
         lambda p: np.save(p, np.array([[{}]]), allow_pickle=True),
         "it holds Python objects",
@@ -130,11 +130,11 @@ FAULTS = {
     "gone.npy": (lambda p: None, "There is no file"),
     "twice.npz": (
         lambda p: np.savez(p, names=np.array([*NAMES[:3], "a/1.png"]), x=ROWS),
-        "4 rows, but only 3 differ: 'a/1.png' is there 2 times",
+        "'a/1.png' is there 2 times",
     ),
     "alike.npz": (
         lambda p: np.savez(p, names=np.array([*NAMES[:3], ".\\a/1.png"]), x=ROWS),
-        "4 rows, but only 3 differ: 'a/1.png' is there 2 times",
+        "'a/1.png' is there 2 times",
     ),
     "few.npz": (lambda p: np.savez(p, names=np.array(NAMES[:3]), x=ROWS), "3 names"),
     "two.npz": (lambda p: np.savez(p, x=ROWS, y=ROWS), r"x \(4, 3\), y \(4, 3\)"),
@@ -144,7 +144,7 @@ FAULTS = {
     ),
     "ragged.parquet": (
         lambda p: table(p, v=pa.array([[1.0, 2.0], [1.0]])),
-        "row 1 has 2 numbers and row 2 has 1",
+        "row 2 has 1 numbers, not 2",
     ),
     "missing.parquet": (
         lambda p: table(p, v=pa.array([[1.0, None], [1.0, 2.0]])),

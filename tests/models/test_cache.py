@@ -301,7 +301,7 @@ def test_rows_that_cannot_be_read_now_are_not_made_again(tmp_path, monkeypatch, 
     else:
         monkeypatch.setattr(Path, "read_bytes", read_bytes)
     encoder = toy.Means()
-    with pytest.raises(StorageError, match=r"cannot be read: .* left as they are"):
+    with pytest.raises(StorageError, match="cannot be read: "):
         kept(tmp_path, encoder=encoder)
     monkeypatch.undo()
     assert encoder.num_embedded == 0

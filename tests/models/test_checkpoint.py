@@ -73,7 +73,7 @@ def test_half_a_file_is_refused(tmp_path):
 def test_a_foreign_file_is_refused(tmp_path, content):
     path = tmp_path / "m.safetensors"
     path.write_bytes(content)
-    with pytest.raises(DataError, match="delete it and train again"):
+    with pytest.raises(DataError, match="Train again"):
         checkpoint.read_into(network().state_dict(), path)
 
 
@@ -105,7 +105,7 @@ def test_another_network_is_refused(tmp_path, other, message):
 def test_words_beside_tensors_that_are_none_are_refused(tmp_path, words):
     path = tmp_path / "x.safetensors"
     save_file({"a": torch.zeros(1)}, path, metadata={"fewlabels": words})
-    with pytest.raises(DataError, match="has no valid metadata beside its tensors"):
+    with pytest.raises(DataError, match="has no valid metadata"):
         checkpoint.metadata(path)
-    with pytest.raises(DataError, match="has no valid metadata beside its tensors"):
+    with pytest.raises(DataError, match="has no valid metadata"):
         checkpoint.read_into({"a": torch.zeros(1)}, path)

@@ -182,17 +182,17 @@ def test_wrong_names_and_things_are_explained(module):
         with pytest.raises(UsageError, match=r"is not an encoder\. Give a torch\.nn"):
             encoders.resolve(thing)
     for thing in ("os:system", "fewlabels.names:resolve"):
-        with pytest.raises(UsageError, match=f"'{thing}' cannot be made with the opt"):
+        with pytest.raises(UsageError, match=f"'{thing}' cannot be made: "):
             encoders.resolve(thing)
-    with pytest.raises(UsageError, match="nowhere to go"):
+    with pytest.raises(UsageError, match="takes no options"):
         encoders.resolve(nn.Flatten(), size=3)
 
 
 def test_a_size_that_nobody_said_is_known_after_the_first_image():
     maps = encoders.resolve(Maps())
-    with pytest.raises(UsageError, match="not known before it has embedded"):
+    with pytest.raises(UsageError, match="not known; embed an image"):
         assert maps.feature_size
-    with pytest.raises(UsageError, match="not known before"):
+    with pytest.raises(UsageError, match="not known; embed"):
         maps.embed(IMAGES[:0])
     maps.embed(IMAGES[:1])
     assert maps.feature_size == 5
@@ -205,7 +205,7 @@ def test_vectors_and_floats_are_no_images():
     flat = encoders.resolve(nn.Flatten())
     with pytest.raises(ShapeError, match=r"float32 of shape \(70, 1, 8, 8\)"):
         flat.embed(SCALED)
-    with pytest.raises(ShapeError, match=r"shape \(70, 64\).*features already"):
+    with pytest.raises(ShapeError, match=r"shape \(70, 64\)"):
         flat.embed(IMAGES.flatten(1))
 
 
@@ -230,7 +230,7 @@ class Several(nn.Module):
     ],
 )
 def test_a_module_that_gives_no_rows_is_explained(give, seen):
-    with pytest.raises(ShapeError, match=f"{seen}.*one row per image"):
+    with pytest.raises(ShapeError, match=rf"{seen}.*\(n, F\)"):
         encoders.resolve(Several(give)).embed(IMAGES)
 
 

@@ -64,7 +64,7 @@ def test_a_wrong_standardization_is_explained():
     network = head()
     with pytest.raises(ShapeError, match=r"\(11,\) .* 12 features"):
         network.standardize_by(torch.zeros(11), torch.ones(12))
-    with pytest.raises(UsageError, match=r"smallest deviation is 0.0.*constant"):
+    with pytest.raises(UsageError, match=r"smallest deviation is 0.0"):
         network.standardize_by(torch.zeros(12), torch.zeros(12))
 
 

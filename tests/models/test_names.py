@@ -25,5 +25,5 @@ def test_another_network_has_no_name():
     class Own(models.Network):
         head = nn.Linear(2, 2)
 
-    with pytest.raises(UsageError, match="A network of type Own has no name here"):
+    with pytest.raises(UsageError, match="A network of type Own has no name"):
         models.name_of(Own())

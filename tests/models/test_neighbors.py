@@ -106,7 +106,7 @@ def test_there_is_nothing_to_train():
     "name", ["neighbors-0-5-8", "neighbors-3-0-8", "neighbors-3-9-8"]
 )
 def test_impossible_sizes(name):
-    with pytest.raises(UsageError, match="at least one has to vote"):
+    with pytest.raises(UsageError, match="at least one must vote"):
         models.check_name(name)
 
 

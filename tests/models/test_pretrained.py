@@ -110,7 +110,7 @@ def test_a_timm_that_cannot_be_imported_is_told(tiny, monkeypatch):
     for name in [one for one in sys.modules if one.partition(".")[0] == "timm"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torchvision", None)
-    with pytest.raises(UsageError, match="Install a torchvision that fits torch"):
+    with pytest.raises(UsageError, match="timm cannot be imported"):
         encoders.resolve(f"local-dir:{tiny[0]}")
 
 
@@ -184,25 +184,25 @@ def test_a_copy_in_the_cache_of_hugging_face_is_found(vit, tmp_path, monkeypatch
 def test_what_cannot_be_loaded_is_explained(vit, tiny, tmp_path):
     for name, message in (
         ("nosuch", "There is no folder '.*nosuch'"),
-        (tmp_path, "There is no config.json in '"),
+        (tmp_path, "no config.json names"),
     ):
         with pytest.raises(UsageError, match=message):
             encoders.resolve(f"local-dir:{name}")
     for folder, change, message in (
         (vit[0], {"hidden_size": 24}, "could not be made"),
-        (vit[0], {"num_hidden_layers": 2}, "lack 16 tensors .* would be random"),
+        (vit[0], {"num_hidden_layers": 2}, "lack 16 tensors"),
         (vit[0], {"model_type": "nosuch"}, "could not be made .*nosuch"),
         (tiny[0], {"architecture": "hf-hub:a/b"}, "has no network 'hf-hub:a/b'"),
         (tiny[0], {"model_args": {"checkpoint_path": "x"}}, "has no network 'vit_t"),
         (tiny[0], {"model_args": saved.VIT | {"depth": 2}}, "lack 12 tensors"),
-        (tiny[0], {"pretrained_cfg": {"crop_mode": "border"}}, "a border around"),
+        (tiny[0], {"pretrained_cfg": {"crop_mode": "border"}}, "crop_mode 'border'"),
     ):
         copy = shutil.copytree(folder, tmp_path / "copy", dirs_exist_ok=True)
         (copy / "config.json").write_text(json.dumps(config_of(folder) | change))
         with pytest.raises(UsageError, match=message):
             encoders.resolve(f"local-dir:{copy}")
         shutil.rmtree(copy)
-    with pytest.raises(UsageError, match="size is 64, and models of transformers"):
+    with pytest.raises(UsageError, match=r"size is 64; .* models of transformers"):
         encoders.resolve(f"local-dir:{vit[0]}", size=64)
 
 
@@ -211,11 +211,11 @@ def test_what_is_damaged_or_missing_is_told(vit, tiny, tmp_path):
         copy = shutil.copytree(folder, tmp_path / str(number))
         weights = copy / "model.safetensors"
         weights.write_bytes(weights.read_bytes()[:-1])
-        message = "safetensors' is damaged or incomplete; save it again"
+        message = "safetensors' cannot be used: it is damaged"
         with pytest.raises(UsageError, match=message):
             encoders.resolve(f"local-dir:{copy}")
     (tmp_path / "0" / "preprocessor_config.json").unlink()
-    with pytest.raises(UsageError, match="There is no preprocessor_config"):
+    with pytest.raises(UsageError, match="it has no preprocessor_config"):
         encoders.resolve(f"local-dir:{tmp_path / '0'}")
 
 
@@ -233,14 +233,14 @@ def test_a_network_that_draws_at_random_is_refused(tmp_path):
         library.ViTMAEModel(config).save_pretrained(tmp_path)
     prepares = library.ViTImageProcessorPil(size={"height": 32, "width": 32})
     prepares.save_pretrained(tmp_path)
-    with pytest.raises(UsageError, match="other features for the same image"):
+    with pytest.raises(UsageError, match="features are random"):
         encoders.resolve(f"local-dir:{tmp_path}")
 
 
 def test_pickled_weights_are_never_opened(tiny, tmp_path):
     shutil.copy(tiny[0] / "config.json", tmp_path)
     (tmp_path / "pytorch_model.bin").write_bytes(b"a program")
-    message = "only pytorch_model.bin, which could run a program"
+    message = "only pytorch_model.bin"
     with pytest.raises(UsageError, match=message):
         encoders.resolve(f"local-dir:{tmp_path}")
 
@@ -250,7 +250,7 @@ def test_what_comes_with_a_model_is_not_run(vit, tmp_path):
     (copy / "own.py").write_text("raise SystemExit('it was run')")
     own = {"auto_map": {"AutoModel": "own.Net"}, "model_type": "own"}
     (copy / "config.json").write_text(json.dumps(config_of(copy) | own))
-    message = "models with code of their own are not loaded"
+    message = "code of its own"
     with pytest.raises(UsageError, match=message) as caught:
         encoders.resolve(f"local-dir:{copy}")
     assert "it was run" not in str(caught.value)
@@ -261,14 +261,14 @@ GREEDY = {
     "wide": (0, {"hidden_size": 16_384, "intermediate_size": 32_768}, "larger network"),
     "deep": (0, {"num_hidden_layers": 500_000}, "larger network"),
     "pooler": (0, {"hidden_size": 9_000}, "larger network"),
-    "labels": (0, {"num_labels": 10**9}, "1,000,000,000; up to 524,288 are supp"),
+    "labels": (0, {"num_labels": 10**9}, "1,000,000,000, above 524,288"),
     "timm wide": (1, {"model_args": saved.VIT | {"embed_dim": 16_384}}, "larger netw"),
     "timm deep": (1, {"model_args": saved.VIT | {"depth": 2**16}}, "larger network"),
     "timm side": (1, {"pretrained_cfg": {"input_size": [3, 60_000, 60_000]}}, "2,048"),
     "timm share": (
         1,
         {"pretrained_cfg": {"crop_pct": 1e-9}},
-        "crop_pct of 1e-09; at l",
+        "crop_pct is 1e-09, below",
     ),
 }
 MEASURED = """
@@ -344,7 +344,7 @@ def test_no_attention_that_a_file_names_is_fetched(vit, tmp_path, key):
 def test_models_around_other_ones_are_refused(vit, tmp_path, change):
     copy = shutil.copytree(vit[0], tmp_path / "copy")
     (copy / "config.json").write_text(json.dumps(config_of(copy) | change))
-    with pytest.raises(UsageError, match="models around another one are not loaded"):
+    with pytest.raises(UsageError, match="is not supported"):
         encoders.resolve(f"local-dir:{copy}")
 
 

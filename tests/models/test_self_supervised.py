@@ -223,7 +223,7 @@ def test_wrong_settings_are_explained(change, message):
 
 
 def test_one_image_is_too_few():
-    with pytest.raises(UsageError, match="1 images cannot be told apart"):
+    with pytest.raises(UsageError, match="number of images is 1"):
         fit(images=toy.images(1))
 
 

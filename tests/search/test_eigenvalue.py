@@ -379,7 +379,7 @@ def test_copies_that_share_angles_with_others_are_seen(seed):
     [
         ([0], [-1, 2, 3], "candidates run from -1 to 3"),
         ([0], [1, 1, 2], "only 2 distinct"),
-        ([0, 2], [1, 2, 3], "1 candidates are labeled already"),
+        ([0, 2], [1, 2, 3], "1 candidates are labeled"),
         ([500], [1, 2], "labeled run from 500 to 500"),
     ],
 )

@@ -200,7 +200,7 @@ def test_an_object_or_an_import_path_can_be_given(tmp_path, monkeypatch):
     assert select(First()).tolist() == [0, 1, 2, 3, 4, 5]
     with pytest.raises(UnknownNameError, match="Did you mean 'skip'"):
         select("my_strategies:First", options={"skop": 2})
-    with pytest.raises(UsageError, match="has no 'Last' to use as a strategy"):
+    with pytest.raises(UsageError, match="has no 'Last'"):
         select("my_strategies:Last")
 
 
@@ -211,7 +211,7 @@ def test_what_cannot_select_is_refused(what):
 
 
 def test_a_class_in_place_of_an_object_is_refused():
-    with pytest.raises(UsageError, match=r"is a class .* create an object .* Random\("):
+    with pytest.raises(UsageError, match=r"is a class; give Random\("):
         select(strategies.Random)
 
 
@@ -282,7 +282,7 @@ LABELED = {"labeled": [1, 2]}
             ShapeError,
             r"of shape \(10{9}, 10{9}\) does not fit into memory",
         ),
-        ({"labeled": [1], "candidates": [1, 2]}, UsageError, "labeled already"),
+        ({"labeled": [1], "candidates": [1, 2]}, UsageError, "candidates are labeled"),
         (
             {"labeled": [1, 2], "labels": [0]},
             ShapeError,

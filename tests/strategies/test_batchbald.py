@@ -134,7 +134,7 @@ def test_a_part_is_looked_at_where_there_are_too_many():
 
 def test_too_few_samples_are_refused_with_both_numbers():
     pool, classifier = contract.problem(4)
-    with pytest.raises(UsageError, match="21 sampled networks are wanted, but 20 were"):
+    with pytest.raises(UsageError, match="21 samples are needed, but 20 were"):
         contract.chosen_by(BatchBald(num_samples=21), pool, classifier)
 
 

@@ -96,7 +96,7 @@ def test_a_class_makes_a_kernel_that_only_fits_the_protocol(own):
     [
         ("own_kernels:half", {}, "half' has 20 items and the pool 60; an index is a"),
         ("own_kernels:nothing", {}, "made an object of type str; it needs num_items"),
-        ("own_kernels:absent", {}, "has no 'absent' to use as a kernel"),
+        ("own_kernels:absent", {}, "has no 'absent'"),
         ("own_kernels:wide", {"normalize": True}, "normalize=True would do nothing"),
         (3, {}, "kernel is 3; give a name, an object with num_items"),
     ],

@@ -1,7 +1,6 @@
 """Arrays in memory: images (N, H, W) and (N, H, W, C), or feature vectors (N, F)."""
 
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,10 @@ from fewlabels.data.text import is_utf8, natural_key
 from fewlabels.errors import (
     DataError,
     LabelError,
-    NotFiniteError,
     ShapeError,
     UsageError,
+    check_distinct,
+    check_finite_rows,
 )
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool, Split, check_labels, to_numpy
 
@@ -55,8 +55,8 @@ def pool_from_arrays(
     has_test = "x_test" in arrays
     if "x_train" not in arrays or has_test != ("y_test" in arrays):
         raise DataError(
-            f"{where} holds the arrays {', '.join(sorted(arrays)) or 'none'}; a pool "
-            "needs x_train, and x_test only together with y_test."
+            f"{where} holds the arrays {', '.join(sorted(arrays)) or 'none'}; it needs "
+            "x_train, and x_test only together with y_test."
         )
     if "classes" in arrays:
         classes = list(map(str, _label_array(arrays["classes"].ravel()).tolist()))
@@ -95,21 +95,18 @@ def array_pool(
         names = infer_classes(labels, None if test is None else test[1])
     else:
         names = tuple(map(str, classes))
-    for label, count in Counter(names).most_common():
+    check_distinct("class", names)
+    for label in names:
         if not is_utf8(label):
             raise UsageError(f"The class {label!a} is not valid text; rename it.")
-        if count > 1:
-            raise UsageError(
-                f"classes has {len(names)} names, and {count} of them are '{label}'."
-            )
     numbers = label_tensor(labels, names, len(items))
     split = None
     if test is not None:
         test_items = item_tensor(test[0])
         if test_items.shape[1:] != items.shape[1:]:
             raise ShapeError(
-                f"Items of the pool have the shape {tuple(items.shape[1:])}, those of "
-                f"the test split {tuple(test_items.shape[1:])}; give both the same."
+                f"Items have the shape {tuple(items.shape[1:])} in the pool, and "
+                f"{tuple(test_items.shape[1:])} in the test split; give one shape."
             )
         test_numbers = label_tensor(test[1], names, len(test_items))
         if bool((test_numbers == UNKNOWN).any()):
@@ -128,8 +125,7 @@ def item_tensor(images: Arrays) -> Tensor:
     shape, is_vectors = array.shape, array.ndim == 2 and array.dtype.kind == "f"
     if not is_vectors and array.dtype != np.uint8:
         raise UsageError(
-            f"Images have the type {array.dtype}, whose scale is unknown. Pass uint8 "
-            "from 0 to 255, such as (x * 255).round().astype('uint8')."
+            f"Images have the type {array.dtype}. Pass uint8, from 0 to 255."
         )
     if not is_vectors and array.ndim not in {3, 4}:
         raise ShapeError(
@@ -149,10 +145,7 @@ def item_tensor(images: Arrays) -> Tensor:
         channels_first = stacked.transpose(0, 3, 1, 2)
         return torch.from_numpy(np.require(channels_first, None, ["C", "W"]))
     bad = ~np.isfinite(array).all(axis=1)
-    if bad.any():
-        raise NotFiniteError(
-            f"{bad.sum()} of {len(array)} vectors hold NaN or infinity; drop them."
-        )
+    check_finite_rows("vectors", np.flatnonzero(bad), len(array))
     is_known = array.itemsize <= np.dtype(np.float64).itemsize
     dtype = array.dtype.newbyteorder("=") if is_known else np.dtype(np.float64)
     return torch.from_numpy(np.require(array, dtype, ["C", "W"]))
@@ -175,9 +168,7 @@ def label_tensor(
         return torch.full((num_items,), UNKNOWN, dtype=torch.int64)
     array = _label_array(labels)
     if array.shape != (num_items,):
-        raise ShapeError(
-            f"{num_items} images came with labels of shape {array.shape}, not one each."
-        )
+        raise ShapeError(f"{num_items} images have labels of shape {array.shape}.")
     if array.dtype.kind == "U":
         number_of = {name: number for number, name in enumerate(classes)}
         unknown = sorted(set(array.tolist()) - set(number_of))
@@ -186,7 +177,7 @@ def label_tensor(
             more = f" and {rest} more" if rest > 0 else ""
             raise LabelError(
                 f"The label '{unknown[0]}' is not among the {len(classes)} classes: "
-                f"{', '.join(classes[:_MOST_NAMED])}{more}. Correct it or add it."
+                f"{', '.join(classes[:_MOST_NAMED])}{more}."
             )
         array = np.array([number_of[word] for word in array.tolist()], dtype=np.int64)
     numbers = torch.from_numpy(array)
@@ -210,8 +201,7 @@ def infer_classes(*labels: Labels | None) -> tuple[str, ...]:
     num_labels = sum(array.size for array in arrays)
     if largest >= max(num_labels, _MANY_CLASSES):
         raise LabelError(
-            f"The largest label is {largest:,}: {largest + 1:,} classes for "
-            f"{num_labels:,} labels. Count from 0 without gaps, or pass classes."
+            f"The largest of {num_labels:,} labels is {largest:,}; pass classes."
         )
     return tuple(map(str, range(largest + 1)))
 
@@ -242,11 +232,9 @@ def _label_array(labels: Labels) -> NDArray[Any]:
         if largest > np.iinfo(np.int64).max:
             raise LabelError(f"The largest label is {largest:,}; count from 0.")
         return array.astype(np.int64)
-    if kind == "f" and not np.isfinite(array).all():
-        raise NotFiniteError(
-            f"{(~np.isfinite(array)).sum()} of {array.size} labels are NaN or "
-            f"infinite; write {UNKNOWN} where the class is not known."
-        )
+    if kind == "f":
+        lost = np.flatnonzero(~np.isfinite(array))
+        check_finite_rows("labels", lost, array.size)
     raise _wrong_type(str(array.dtype))
 
 

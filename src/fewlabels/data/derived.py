@@ -120,18 +120,15 @@ def subset(pool: Pool, counts: Counts, *, seed: int = 0, part: int = 0) -> Pool:
         wanted = list(counts)
     if len(wanted) != pool.num_classes:
         raise UsageError(
-            f"counts has {len(wanted)} numbers, but there are {pool.num_classes} "
-            "classes; give one number per class, or name the classes."
+            f"counts has {len(wanted)} numbers for {pool.num_classes} classes."
         )
     if min(wanted, default=0) < 0 or sum(wanted) == 0:
-        raise UsageError(
-            f"counts are {wanted}; none may be negative and one must be above zero."
-        )
+        raise UsageError(f"counts are {wanted}; one must be above zero, none negative.")
     for name, there, count in zip(pool.classes, pool.class_counts, wanted, strict=True):
         if there < (part + 1) * count:
             raise DataError(
-                f"The class '{name}' has {there} labeled items, but {count} were asked "
-                f"for, of part {part}. Ask for at most {there // (part + 1)}."
+                f"The class '{name}' has {there} labeled items; ask for at most "
+                f"{there // (part + 1)} for part {part}, not {count}."
             )
     kept = _choose_per_class(pool.labels, wanted, seed, part)
     return replace(
@@ -211,8 +208,7 @@ def limit_tests(pool: Pool, count: int, *, seed: int = 0) -> Pool:
     counts = [0] if test is None else torch.bincount(test.labels).tolist()
     if test is None or not 1 <= count <= min(counts):
         raise UsageError(
-            f"tests is {count}; it must be from 1 to {min(counts)}, the number of test "
-            "images of the rarest class."
+            f"tests is {count}; give 1 to {min(counts)}, the size of the rarest class."
         )
     kept = _choose_per_class(test.labels, [count] * pool.num_classes, seed, 0)
     ids = tuple(test.ids[index] for index in kept.tolist()) if test.ids else ()

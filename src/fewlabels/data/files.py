@@ -69,8 +69,7 @@ class FileImages:
             pixels = decode(file, self.shape)
         except DataError as error:
             raise DataError(
-                f"{file.path} was a good image when the pool was loaded: {error}. Run "
-                "the same command again to read it again or leave it out."
+                f"{file.path} has changed since it was loaded: {error}. Load it again."
             ) from error
         if (len(self._decoded) + 1) * pixels.nbytes <= _MEMORY:
             self._decoded[index] = pixels
@@ -142,16 +141,12 @@ def file_pool(
     """
     files, unreadable = check_files((entry.name, entry.path) for entry in listed)
     unreadable = sorted([*left_out, *unreadable])
-    if not files and unreadable:
-        raise DataError(
-            f"None of the {len(unreadable)} images in {folder} can be used; the first "
-            f"is {unreadable[0]}. Replace the files or give another folder."
-        )
     if not files:
-        raise DataError(
-            f"There is no image in {folder}: no file name there ends in .png, .jpg or "
-            "the like. Give the folder that holds the images."
+        seen = "".join(
+            f"; {len(unreadable)} cannot be used, such as {file}"
+            for file in unreadable[:1]
         )
+        raise DataError(f"There is no image in {folder}{seen}. Give another folder.")
     warn_of(folder, unreadable)
     by_name = {entry.name: entry for entry in listed}
     entries = [by_name[file.name] for file in files]
@@ -176,9 +171,8 @@ def file_pool(
                 f"stay on one side; distinct images here: {num_distinct}"
             )
         raise DataError(
-            f"All {len(files)} images in {folder} belong to the test split: {reason}. "
-            f"Put some into a folder '{TRAIN}', or measure on none: test_share=0 in "
-            "Python, 'data: {name: FOLDER, test_share: 0}' in a settings file."
+            f"All {len(files)} images in {folder} are in the test split: {reason}. Put "
+            f"some into a folder '{TRAIN}', or set test_share to 0."
         )
     test = None
     if measured:
@@ -218,7 +212,6 @@ def _are_tested(
     bare = [e.name for e in entries if e.split == measured and e.label is None]
     if bare:
         raise LabelError(
-            f"{len(bare)} images of the split '{measured}' have no label, the first is "
-            f"{bare[0]}. Give them a label or take them out of this split."
+            f"{len(bare)} images of '{measured}' have no label, such as {bare[0]}."
         )
     return [entry.split == measured for entry in entries]

@@ -125,9 +125,7 @@ def _below(folder: Path, error: OSError) -> str:
     """Return which folder could not be listed; raise if it is the folder itself."""
     where = Path(error.filename)
     if where == folder:
-        raise DataError(
-            f"The folder {folder} cannot be read: {error.strerror}. Make it readable."
-        ) from error
+        raise DataError(f"{folder} cannot be read: {error.strerror}.") from error
     return where.relative_to(folder).as_posix()
 
 

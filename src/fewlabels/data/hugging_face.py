@@ -59,10 +59,7 @@ class HubData:
             name, _, split = name.rpartition("@")
         folder = Path(name).expanduser()
         if not folder.is_dir():
-            raise UsageError(
-                f"There is no folder '{name}' with a Hugging Face data set. Download "
-                "one by 'hf download', and give its folder."
-            )
+            raise UsageError(f"There is no folder '{name}'; get one by 'hf download'.")
         return cls(folder.resolve(), split)
 
     @property
@@ -99,8 +96,7 @@ class HubData:
                 left -= len(content)
                 if left < 0:
                     raise DataError(
-                        f"The images of '{self.folder}' are far larger than its files, "
-                        f"which have {num_bytes:,} bytes; nothing was kept of them."
+                        f"The images of '{self.folder}' are larger than their files."
                     )
                 ending = next((e for m, e in _MAGIC if content.startswith(m)), None)
                 if ending and len(content) <= MAX_BYTES:
@@ -108,8 +104,7 @@ class HubData:
                     (partial / split / f"{number:07d}{ending}").write_bytes(content)
             if not any(partial.iterdir()):
                 raise DataError(
-                    f"No row of the {num_rows.total()} in '{self.folder}' holds the "
-                    "bytes of an image. Save the data set with its images embedded."
+                    f"None of {num_rows.total()} rows in '{self.folder}' is an image."
                 )
             files.move(partial, self.images)
         return self.images

@@ -97,10 +97,7 @@ def load(
     else:
         has_labels = labels is not None and not ignores_labels
         if has_labels or classes is not None or test is not None:
-            raise UsageError(
-                "labels, classes and test belong to an array of images. Leave them "
-                "out, or write labels='none' to ignore the labels of a folder."
-            )
+            raise UsageError("labels, classes and test are for arrays; leave them out.")
         pool = _load_name_or_path(
             source, use_labels=not ignores_labels, size=size, test_share=test_share
         )

@@ -70,10 +70,8 @@ def _listed(
         named = [name for name in cells if name]
         row = {_plain_column(name): cells[name] for name in named}
         if len(row) < len(named):
-            raise DataError(
-                f"{where} has the columns {', '.join(map(str, cells))}; two of them "
-                "differ in capital letters or blanks only. Leave one out."
-            )
+            seen = ", ".join(map(str, cells))
+            raise DataError(f"{where} has the columns {seen}; two differ in case only.")
         columns.update(row)
         name, split = _file_name(row, where), _word(row, "split", where)
         if name in listed:
@@ -123,9 +121,8 @@ def _lines(file: BufferedReader, *, newline: str) -> Iterator[str]:
     with TextIOWrapper(file, encoding="utf-8-sig", newline=newline) as text:
         for line in text:
             if len(line) > most:
-                raise ValueError(
-                    f"a line has {len(line):,} characters; at most {most:,}"
-                )
+                seen = len(line)
+                raise ValueError(f"a line has {seen:,} characters; at most {most:,}")
             yield line
 
 
@@ -151,10 +148,10 @@ def _file_column(columns: Iterable[str], where: str) -> str:
         if column in names:
             return column
     mark = next((mark for mark in (";", "\t", "|") if mark in "".join(names)), None)
-    hint = f" The cells seem to be separated by {mark!r}; use commas." if mark else ""
+    hint = f"; separate cells by commas, not {mark!r}" if mark else ""
     raise DataError(
         f"{where} has the columns {', '.join(names) or 'none'}; it needs one of "
-        f"{', '.join(FILE_COLUMNS)}.{hint}"
+        f"{', '.join(FILE_COLUMNS)}{hint}."
     )
 
 
@@ -167,10 +164,8 @@ def _file_name(row: Mapping[str, Any], where: str) -> str:
     path = PurePosixPath(word.replace("\\", "/"))
     has_drive = ":" in path.parts[0] if path.parts else False
     if path.is_absolute() or ".." in path.parts or has_drive or not path.parts:
-        raise DataError(
-            f"{where} names '{_shortened(word)}', which is not below the manifest's "
-            "folder. Move the manifest up or the file down."
-        )
+        seen = _shortened(word)
+        raise DataError(f"{where} names '{seen}', not below the manifest's folder.")
     return path.as_posix()
 
 

@@ -202,8 +202,8 @@ def _checked_pool(
     wanted = standard.first_labels
     seen = " ".join(map(str, pool.labels[: len(wanted)].tolist()))
     raise DataError(
-        f"{where} is not {standard.name}: its labels begin with {seen}, those of "
-        f"{standard.name} with {' '.join(map(str, wanted))}."
+        f"{where} is not {standard.name}: its labels begin with {seen}, not with "
+        f"{' '.join(map(str, wanted))}."
     )
 
 
@@ -247,13 +247,12 @@ def fetch(
         goal = pooch.retrieve(url, f"md5:{md5}", file_name, folder, downloader=receive)
     except (requests.RequestException, ValueError) as error:
         raise DownloadError(
-            f"{url} could not be downloaded: {error}. Nothing was kept. Try again, or "
-            f"put {file_name} into the folder that FEWLABELS_DATA names."
+            f"{url} could not be downloaded: {error}. Try again, or put {file_name} "
+            "into the folder that FEWLABELS_DATA names."
         ) from error
     except OSError as error:
         raise DownloadError(
-            f"The cache of downloads cannot be written to: {error}. Set "
-            "FEWLABELS_CACHE to use another folder."
+            f"The downloads cannot be written: {error}. Set FEWLABELS_CACHE."
         ) from error
     return Path(goal)
 

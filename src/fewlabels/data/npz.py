@@ -58,8 +58,7 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
         elif "pickle" in reason:  # NumPy advises to unpickle what nobody should
             reason = "it holds Python objects, not only numbers and text"
         raise DataError(
-            f"{path} is not a whole {kind} file of plain arrays: {reason}. Save it "
-            "again with NumPy."
+            f"{path} is not a whole {kind} file of plain arrays: {reason}."
         ) from error
 
 

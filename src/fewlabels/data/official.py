@@ -130,7 +130,7 @@ def _published(path: Path, layout: Cifar) -> bytes:
     if seen != layout.md5[path.name]:
         raise DataError(
             f"{path} is not the published file: its MD5 is {seen}, not "
-            f"{layout.md5[path.name]}. Or save your own arrays as {layout.name}.npz."
+            f"{layout.md5[path.name]}."
         )
     return content
 

@@ -83,9 +83,8 @@ def parquet_rows(
         kind = _decoded_type(field.type)
         is_plain = _is_text(kind) or _is_number(kind) or arrow().types.is_null(kind)
         if field.name in columns and not is_plain:
-            raise ValueError(
-                f"the column '{field.name}' holds {field.type}, not text or numbers"
-            )
+            kind = field.type
+            raise ValueError(f"'{field.name}' holds {kind}, not text or numbers")
     with _opened(file, columns) as table:
         _check_memory(file, table)
         for batch in table.iter_batches(_TEXTS_AT_ONCE, columns=columns):
@@ -103,9 +102,7 @@ def _decoded(column: Any) -> Any:
     if types.is_string(column.type.value_type):
         longest = compute.max(compute.binary_length(column.dictionary)).as_py() or 0
         if longest > TEXT_BYTES:
-            raise ValueError(
-                f"a text has {longest:,} bytes; at most {TEXT_BYTES:,} are read"
-            )
+            raise ValueError(f"a text has {longest:,} bytes; at most {TEXT_BYTES:,}")
     return column.dictionary_decode()
 
 
@@ -149,10 +146,8 @@ def _vector_columns(
     texts = [field.name for field in schema if _is_text(_decoded_type(field.type))]
     known = [name for name in name_columns if name in texts]
     if len(texts) > 1 and not known:
-        raise ValueError(
-            f"it has the text columns {', '.join(texts)}; call the one with the names "
-            f"'{name_columns[0]}'"
-        )
+        seen = ", ".join(texts)
+        raise ValueError(f"of its text columns {seen}, call one '{name_columns[0]}'")
     named: str | None = (known or texts or [None])[0]
     lists = [field for field in schema if _is_list(field.type)]
     if len(lists) > 1:
@@ -198,11 +193,8 @@ def _vector_parts(
                     wrong = np.flatnonzero(lengths != width)  # of a missing list, NaN
                     if len(wrong):
                         row, seen = done + int(wrong[0]) + 1, lists[int(wrong[0])]
-                        raise ValueError(
-                            f"row 1 has {width} numbers and row {row} has {len(seen)}"
-                            if seen.is_valid
-                            else f"row {row} has no list of numbers"
-                        )
+                        seen = len(seen) if seen.is_valid else "no list of"
+                        raise ValueError(f"row {row} has {seen} numbers, not {width}")
                     numbers = lists.flatten().to_numpy(zero_copy_only=False)
                     part[:] = numbers.reshape(part.shape)
                 else:

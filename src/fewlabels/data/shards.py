@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from fewlabels.data.named import cache_folder
 from fewlabels.data.parquet import arrow, list_column, plain_column, shape_of
 from fewlabels.data.untrusted import ARRAY_BYTES, open_untrusted
-from fewlabels.errors import DataError, NotFiniteError, StorageError
+from fewlabels.errors import DataError, StorageError, check_finite_rows
 from fewlabels.files import hold_lock, make_folder, replace_file
 from fewlabels.pool import MappedRows
 from fewlabels.progress import track
@@ -55,10 +55,7 @@ class Shards:
             folder / name for name in names if not name.startswith((".", "_"))
         )
         if not files:
-            raise DataError(
-                f"The folder '{folder}' holds no file that ends in .parquet. Give one "
-                "that 'fewlabels embed' wrote."
-            )
+            raise DataError(f"The folder '{folder}' holds no .parquet files.")
         columns, counts = ["id", "embedding", "logits", "label"], []
         for path in files:
             with open_untrusted(path, ARRAY_BYTES, "The shard", _ADVICE) as file:
@@ -67,7 +64,7 @@ class Shards:
             if lacking:
                 raise DataError(
                     f"'{path}' has the columns {', '.join(names) or 'none'}; "
-                    f"{' and '.join(sorted(lacking))} is missing. Give every item both."
+                    f"{' and '.join(sorted(lacking))} is missing."
                 )
             columns = [name for name in columns if name in names]
             counts.append(count)
@@ -124,16 +121,11 @@ class Shards:
                     np.lib.format.write_array_header_1_0(target, header)
                 if part.shape[1] != width:
                     raise DataError(
-                        f"Embeddings in '{self.files[0].name}' have {width} numbers, "
-                        f"those in '{file.name}' {part.shape[1]}; use one encoder."
+                        f"Embeddings have {width} numbers in '{self.files[0].name}', "
+                        f"and {part.shape[1]} in '{file.name}'; use one encoder."
                     )
-                lost = np.flatnonzero(~np.isfinite(part).all(axis=1))
-                if len(lost):
-                    raise NotFiniteError(
-                        f"Embeddings in '{file}' are missing, NaN or infinite, the "
-                        f"first that of item {done + int(lost[0])} of the folder, from "
-                        "0. Leave such items out."
-                    )
+                lost = done + np.flatnonzero(~np.isfinite(part).all(axis=1))
+                check_finite_rows(f"embeddings in '{file}'", lost, len(part))
                 target.write(part.data)
                 done += len(part)
                 advance(len(part))
@@ -150,10 +142,7 @@ class Shards:
         parts = [part for _, part in self._parts("logits", list_column)]
         widths = sorted({part.shape[1] for part in parts})
         if len(widths) > 1:
-            raise DataError(
-                f"The logits in '{self.folder}' have {widths[0]} or {widths[-1]} "
-                "numbers; give each item one for each class."
-            )
+            raise DataError(f"The logits in '{self.folder}' have {widths} numbers.")
         return np.concatenate(parts)
 
     def labels(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -163,10 +152,7 @@ class Shards:
         places, classes, start = [], [], 0
         for file, column in self._parts("label", plain_column):
             if not arrow().types.is_integer(column.type):
-                raise DataError(
-                    f"The column 'label' in '{file}' holds {column.type}; give class "
-                    "numbers from 0 on."
-                )
+                raise DataError(f"'label' in '{file}' is {column.type}; give integers.")
             is_known = np.asarray(column.is_valid())
             places.append(start + np.flatnonzero(is_known))
             classes.append(column.drop_null().to_numpy().astype(np.int64))
@@ -212,7 +198,7 @@ class Shards:
         if len(wrong):
             first = int(wrong[0])
             raise DataError(
-                f"{len(wrong)} of {len(ids)} ids do not name one item of the shards in "
+                f"{len(wrong)} of {len(ids)} ids do not name one item in "
                 f"'{self.folder}': '{ids[first]}' is there {counts[first]} times."
             )
         return places

@@ -22,7 +22,14 @@ from fewlabels.data.parquet import parquet_vectors
 from fewlabels.data.shards import Shards
 from fewlabels.data.text import FILE_COLUMNS, natural_key
 from fewlabels.data.untrusted import ARRAY_BYTES, open_untrusted
-from fewlabels.errors import DataError, NotFiniteError, ShapeError, UsageError
+from fewlabels.errors import (
+    DataError,
+    ShapeError,
+    UsageError,
+    check_distinct,
+    check_finite_rows,
+    check_lengths,
+)
 from fewlabels.pool import ArrayImages, Images, Pool, Rows, take_rows
 
 KINDS = (".npy", ".npz", ".parquet")
@@ -57,24 +64,14 @@ class Vectors:
         names, num_rows = vectors.names, len(vectors.rows)
         if names is None:
             return vectors
-        if len(names) != num_rows:
-            raise DataError(
-                f"'{path}' holds {num_rows} rows and {len(names)} names; give one name "
-                "for each row."
-            )
+        check_lengths(f"'{path}'", DataError, rows=num_rows, names=len(names))
         wrong = [n for n, name in enumerate(names) if not 0 < len(name) < _LONGEST_NAME]
         if wrong:
             raise DataError(
                 f"{len(wrong)} of {len(names)} rows in '{path}' have no usable name, "
-                f"the first is row {wrong[0] + 1}. Give each a name."
+                f"the first is row {wrong[0] + 1}."
             )
-        paths = Counter(map(_path, names))
-        first, count = paths.most_common(1)[0]
-        if count > 1:
-            raise DataError(
-                f"'{path}' names {len(names)} rows, but only {len(paths)} differ: "
-                f"'{first}' is there {count} times. Name each row once."
-            )
+        check_distinct(f"row of '{path}' called", [*map(_path, names)], DataError)
         return vectors
 
     def of(self, wanted: Sequence[str]) -> Rows:
@@ -113,8 +110,8 @@ class Vectors:
         if missing:
             raise DataError(
                 f"{len(missing)} of {len(wanted)} items have no row in '{self.path}', "
-                f"the first is '{missing[0]}'; its {len(paths)} rows begin with "
-                f"'{self.names[0]}'. Add these rows, or correct the names."
+                f"such as '{missing[0]}'; its {len(paths)} rows begin with "
+                f"'{self.names[0]}'."
             )
         return take_rows(self.rows, torch.tensor(places, dtype=torch.int64))
 
@@ -123,7 +120,7 @@ class Vectors:
         if len(self.rows) != num_items:
             raise DataError(
                 f"'{self.path}' holds {len(self.rows)} rows without names, and there "
-                f"are {num_items} items. Give a row for each, or rows with names."
+                f"are {num_items} items; name the rows."
             )
 
 
@@ -165,8 +162,7 @@ def _read_file(path: Path) -> tuple[Rows, tuple[str, ...] | None]:
     kind = path.suffix.lower()
     if kind not in KINDS:
         raise UsageError(
-            f"'{path}' is neither a folder of shards nor a file that ends in "
-            f"{', '.join(KINDS)}. Save the rows as one of these."
+            f"'{path}' is no folder and does not end in {', '.join(KINDS)}."
         )
     if not path.is_file():
         raise DataError(f"There is no file '{path}' with rows. Check the spelling.")
@@ -183,23 +179,13 @@ def _read_file(path: Path) -> tuple[Rows, tuple[str, ...] | None]:
         with open_untrusted(path, ARRAY_BYTES, "The table of rows", advice) as file:
             array, names = parquet_vectors(file, NAME_COLUMNS)
     if array.ndim != _ROW_AXES or 0 in array.shape:
-        raise ShapeError(
-            f"The numbers in '{path}' have the shape {array.shape}; give rows of shape "
-            "(items, numbers of each), at least one of both."
-        )
+        raise ShapeError(f"'{path}' has the shape {array.shape}; save rows of numbers.")
     if array.dtype.kind not in "iuf":
-        raise DataError(
-            f"The rows in '{path}' have the type {array.dtype}; they must be numbers."
-        )
+        raise DataError(f"The rows in '{path}' are {array.dtype}; save numbers.")
     with np.errstate(over="ignore"):
         rows = np.ascontiguousarray(array, dtype=np.float32)
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-    if len(bad):
-        named = f", '{names[bad[0]]}'" if names and bad[0] < len(names) else ""
-        raise NotFiniteError(
-            f"{len(bad)} of {len(rows)} rows in '{path}' hold NaN, infinity or numbers "
-            f"beyond float32, the first is row {bad[0] + 1}{named}; leave them out."
-        )
+    check_finite_rows(f"rows in '{path}', as float32,", bad, len(rows))
     return torch.from_numpy(rows), names
 
 
@@ -212,8 +198,8 @@ def _read_arrays(path: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     if len(texts) > 1 or (len(tables) != 1 and len(known) != 1):
         shapes = (f"{name} {array.shape}" for name, array in arrays.items())
         raise DataError(
-            f"'{path}' holds the arrays {', '.join(shapes) or 'none'}. Save one array "
-            f"of rows, such as '{_USUAL[0]}', and at most one of text with their names."
+            f"'{path}' holds {', '.join(shapes) or 'nothing'}; save rows as "
+            f"'{_USUAL[0]}', and at most one array of text with their names."
         )
     table = tables[known[0]] if len(known) == 1 else next(iter(tables.values()))
     return table, tuple(arrays[texts[0]].tolist()) if texts else None

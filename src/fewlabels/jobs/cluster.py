@@ -80,8 +80,7 @@ def connected(address: str | None) -> Iterator[Any]:
                 except (OSError, ValueError, RuntimeError) as error:
                     raise UsageError(
                         f"There is no Ray at '{address}': {_message(error)}. Give what "
-                        "'ray start' printed, set RAY_AUTH_MODE=token if the cluster "
-                        "wants a token, or leave the address out."
+                        "'ray start' printed, or leave the address out."
                     ) from error
         try:
             yield ray
@@ -137,7 +136,7 @@ class RayExecutor(Settings):
                 seen = [f"{n.get('CPU', 0):g} and {n.get('GPU', 0):g}" for n in sizes]
                 raise UsageError(
                     f"A worker needs {self.cpus:g} cores and {self.gpus:g} GPUs, and "
-                    f"no machine of the Ray cluster has that many: {', '.join(seen)}."
+                    f"the machines of the Ray cluster have {', '.join(seen)}."
                 )
             check_shared(ray, nodes, folder)
             kind = ray.remote(
@@ -278,9 +277,8 @@ def check_shared(ray: Any, nodes: Sequence[Node], folder: Path) -> None:
         file.unlink(missing_ok=True)
     if blind:
         raise UsageError(
-            f"The folder '{folder}' must be shared by all machines of the Ray cluster, "
-            "with fewlabels installed on each. It is not seen by: "
-            f"{'; '.join(blind)}. Give a folder on a shared disk."
+            f"'{folder}' must be shared by all machines of the Ray cluster, and is not "
+            f"seen by: {'; '.join(blind)}."
         )
 
 
@@ -330,8 +328,7 @@ def _import_ray() -> Any:
             return import_module("ray")
         except ModuleNotFoundError as error:
             raise UsageError(
-                f"Work on many machines needs Ray, which cannot be imported ({error}). "
-                "Run: pip install 'fewlabels[ray]'"
+                f"Ray cannot be imported ({error}). Run: pip install 'fewlabels[ray]'"
             ) from error
 
 

@@ -50,14 +50,8 @@ def call_permitted(
         function: Callable[..., Any] = import_object(_KIND, call)
         if getattr(function, _MARK, False) is True:
             if "allow_code" in arguments:
-                raise UsageError(
-                    f"The arguments of '{call}' hold allow_code, by which a job would "
-                    "permit itself to import code. Leave it out."
-                )
+                raise UsageError(f"Leave allow_code out of the arguments of '{call}'.")
             return function(**arguments, allow_code=allowed)
         if is_allowed:
             return function(**arguments)
-    raise UsageError(
-        f"'{call}' may not be called in a job, since it would run with your "
-        "permissions; the program that starts the job has to allow it (allow_code)."
-    )
+    raise UsageError(f"'{call}' may not be called in a job without allow_code.")

@@ -268,8 +268,7 @@ class Work:
             before = dict(files.parse_json(files.verify_checksum(content)))
         except (OSError, ValueError, TypeError) as error:
             raise SettingsChangedError(
-                f"'{path}' is damaged ({error}), so what the shards beside it were "
-                "made with is not known. Choose a new folder."
+                f"'{path}' is damaged ({error}); choose a new folder."
             ) from error
         changed = [
             f"{name} was {before.get(name)!r} and is {value!r}"
@@ -279,8 +278,7 @@ class Work:
         if changed:
             raise SettingsChangedError(
                 f"The shards in '{self.folder}' were begun with something else: "
-                f"{'; '.join(changed)}. Choose a new folder, or give what it was begun "
-                "with."
+                f"{'; '.join(changed)}. Choose a new folder."
             )
 
 
@@ -309,17 +307,11 @@ def planned(
     """
     name = encoder or encoders.ENCODER
     if name == encoders.LEARNED:
-        raise UsageError(
-            f"The encoder '{name}' learns from all images first, which needs them in "
-            "one place; choose one that is trained already."
-        )
+        raise UsageError(f"The encoder '{name}' is not trained yet; choose another.")
     if quality is not None:
         check_known("quality", quality, encoders.Quality)
         if name == encoders.PIXELS:
-            raise UsageError(
-                f"The quality '{quality}' would have no effect, since the encoder "
-                f"'{name}' has a size of its own; leave it out."
-            )
+            raise UsageError(f"quality is '{quality}'; leave it out for '{name}'.")
     side = QUALITIES[quality or NORMAL]
     is_asked = quality is not None
     options = encoders.options_for_side(name, {}, side, is_asked=is_asked)
@@ -486,8 +478,8 @@ def list_images(source: Path, size: int) -> Listing:
     else:
         known = ", ".join(sorted({*MANIFESTS, ".tar"}))
         raise DataError(
-            f"There is nothing to embed at '{source}'. Give a folder of images, of tar "
-            f"files or of Parquet tables with images, or a file that ends in {known}."
+            f"There is nothing to embed at '{source}'. Give a folder of images, tar "
+            f"files or Parquet tables, or a file that ends in {known}."
         )
     portions = [portion for tar in tars for portion in _divide_tar(tar, size, left)]
     portions += [portion for table in tables for portion in _divide_table(table, size)]
@@ -568,8 +560,7 @@ def _divide_tar(path: Path, size: int, left: list[UnreadableFile]) -> Iterator[P
                     left.append(left_out(name, "its name is not UTF-8"))
     except (OSError, tarfile.TarError) as error:
         raise DataError(
-            f"The tar file '{path}' cannot be read: {error}. It must be whole and not "
-            "compressed."
+            f"The tar file '{path}' is damaged or compressed: {error}."
         ) from error
     for some in batches(entries.values(), size):
         yield {"kind": "tar", "path": str(path.absolute()), "entries": some}

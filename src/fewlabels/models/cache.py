@@ -140,8 +140,7 @@ class FeatureCache:
                 rows = shard.find(contents)
             if (rows.places < 0).any():
                 raise StorageError(
-                    f"Rows that were just written to '{shard.file('rows')}' cannot be "
-                    "read back. The disk may be failing; choose another folder."
+                    f"Rows just written to '{shard.file('rows')}' cannot be read back."
                 )
         with suppress(OSError):  # a folder that is only read need not know of the use
             os.utime(shard.file("json"))
@@ -416,7 +415,4 @@ def _explain_unreadable(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise StorageError(
-            f"'{path}' cannot be read: {error.strerror or error}. Its rows were left "
-            "as they are. Make the file readable, or give this process more memory."
-        ) from error
+        raise StorageError(f"'{path}' cannot be read: {error.strerror}.") from error

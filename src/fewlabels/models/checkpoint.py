@@ -49,8 +49,7 @@ def read_into(tensors: Mapping[str, Tensor], path: Path) -> dict[str, str]:
     check_fit(shapes_of(tensors), shapes_of(stored), path)
     if words.pop(_DIGEST, "") not in {"", _digest(stored)}:
         raise DataError(
-            f"{path} is damaged: its numbers are not those that were written. Delete "
-            "it and train again."
+            f"{path} is damaged: its numbers are not those that were written."
         )
     with torch.no_grad():
         for name, tensor in tensors.items():
@@ -90,8 +89,7 @@ def check_fit(own: Shapes, stored: Shapes, path: Path) -> None:
         if shape != stored[name]:
             raise DataError(
                 f"{path} does not belong to this network: '{name}' has shape "
-                f"{stored[name]} in the file and {shape} in the network. Check the "
-                "network's name, the image shape and the number of classes."
+                f"{stored[name]} in the file and {shape} in the network."
             )
 
 
@@ -120,8 +118,8 @@ def published(path: Path, sha256: str) -> dict[str, Tensor]:
     digest = hashlib.sha256(content).hexdigest()
     if digest != sha256:
         raise DataError(
-            f"{path} is not the file that was published: its SHA-256 begins with "
-            f"{digest[:12]}, not {sha256[:12]}. Install its package again."
+            f"{path} is not the published file: its SHA-256 begins with {digest[:12]}, "
+            f"not {sha256[:12]}. Install its package again."
         )
     try:
         weights: dict[str, Tensor] = torch.load(  # noqa: TID251 - see above
@@ -153,13 +151,9 @@ def _open(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
                 words = None
             is_ours = isinstance(words, dict)
             if not is_ours or not all(isinstance(w, str) for w in words.values()):
-                raise DataError(
-                    f"{path} has no valid metadata beside its tensors. It was changed "
-                    "by something else; delete it and train again."
-                )
+                raise DataError(f"{path} has no valid metadata; train again.")
             yield file, words
     except (SafetensorError, OSError) as error:
         raise DataError(
-            f"{path} cannot be read as a safetensors file ({error}). It is missing, "
-            "cut off or not a checkpoint; delete it and train again."
+            f"{path} cannot be read as a safetensors file: {error}. Train again."
         ) from error

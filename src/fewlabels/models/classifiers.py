@@ -75,10 +75,7 @@ class ChunkedClassifier:
         """
         network = self.module
         if not dropout.layers(network):
-            raise UsageError(
-                "The network has no dropout, so all sampled networks would be equal. "
-                "Train with dropout above 0."
-            )
+            raise UsageError("The network has no dropout; train with dropout above 0.")
         key = rng.fork(generator)
         device, num_classes = network.head.weight.device, network.head.out_features
         shape = (num_samples, len(indices), num_classes)
@@ -192,13 +189,11 @@ class PrecomputedClassifier:
         if not is_matrix or len(self.logits) != len(self.features):
             raise ShapeError(
                 f"features has shape {tuple(self.features.shape)} and logits "
-                f"{tuple(self.logits.shape)}; give (N, F) and (N, C), one row per item."
+                f"{tuple(self.logits.shape)}; give (N, F) and (N, C)."
             )
         if self.samples is not None and self.samples.shape[1:] != self.logits.shape:
-            raise ShapeError(
-                f"samples has shape {tuple(self.samples.shape)}; give (K, "
-                f"{len(self.logits)}, {self.num_classes}), as logits has for each."
-            )
+            seen, wanted = tuple(self.samples.shape), tuple(self.logits.shape)
+            raise ShapeError(f"samples has shape {seen}; each must have {wanted}.")
 
     @property
     def num_classes(self) -> int:
@@ -233,8 +228,7 @@ class PrecomputedClassifier:
         available = 0 if self.samples is None else len(self.samples)
         if self.samples is None or available < num_samples:
             raise UsageError(
-                f"{num_samples} sampled networks are wanted, but {available} were "
-                "given. Give more, or ask the strategy for fewer samples."
+                f"{num_samples} samples are needed, but {available} were given."
             )
         return self.samples[:num_samples, indices]
 

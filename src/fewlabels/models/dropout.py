@@ -41,10 +41,7 @@ class Dropout(nn.Module):
 
     def _draw_mask(self, like: Tensor) -> Tensor:
         if self.generator is None:
-            raise UsageError(
-                "Dropout in training mode has no generator to draw from. Call "
-                "models.dropout.draw_from(network, generator) before each step."
-            )
+            raise UsageError("Dropout has no generator; call dropout.draw_from first.")
         draws = torch.rand(like.shape, generator=self.generator, dtype=torch.float32)
         kept = draws >= self.share
         return kept.to(like) / (1.0 - self.share)

@@ -248,7 +248,6 @@ class _Embedder:
         if num_bad:
             raise NotFiniteError(
                 f"The encoder '{encoder.name}' gave NaN, infinity or numbers beyond "
-                f"{np.finfo(self.dtype).max:g}, the largest {self.dtype}, for "
-                f"{num_bad} of {len(images)} images. Keep float32, or mend the encoder."
+                f"the range of {self.dtype} for {num_bad} of {len(images)} images."
             )
         return rows

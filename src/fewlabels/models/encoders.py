@@ -179,8 +179,7 @@ def download(encoder: str) -> None:
         except (huggingface_hub.errors.HfHubHTTPError, OSError, ValueError) as error:
             reason = " ".join(str(error).split()).rstrip(".")
             raise DownloadError(
-                f"The model '{place}' could not be downloaded: {reason}. Check its "
-                "name and the connection, or copy it and name it local-dir:PATH."
+                f"The model '{place}' could not be downloaded: {reason}."
             ) from error
         find(encoder)
 
@@ -228,8 +227,7 @@ def resolve(encoder: "str | Encoder | nn.Module", **options: Any) -> Encoder:
     built = _build(encoder, options)
     if hasattr(built, "for_images"):
         raise UsageError(
-            f"The encoder {encoder!r} is trained on the images of a pool; call "
-            "encoders.for_images(images, encoder, cache)."
+            f"The encoder {encoder!r} learns from images; call encoders.for_images."
         )
     return _as_encoder(encoder, built, options)
 
@@ -302,6 +300,13 @@ def describe(name: str) -> EncoderEntry:
     return EncoderEntry(name=name, license=license_)
 
 
+def unusable_model(path: Path, reason: str) -> UsageError:
+    """Return the error for a folder or file of a model that cannot be loaded."""
+    return UsageError(
+        f"The model '{path}' cannot be used: {reason}. Save it again or choose another."
+    )
+
+
 def read_config(path: Path) -> dict[str, Any]:
     """Return the content of a model's JSON file; empty where there is no file."""
     if not path.is_file():
@@ -310,11 +315,9 @@ def read_config(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             content = parse_json(file.read(_MAX_CONFIG_BYTES))
     except ValueError as error:
-        raise UsageError(
-            f"'{path}' is no JSON: {error}. Save the model anew."
-        ) from error
+        raise unusable_model(path, f"it is no JSON: {error}") from error
     if not isinstance(content, dict):
-        raise UsageError(f"'{path}' holds no JSON object. Save the model anew.")
+        raise unusable_model(path, "it holds no JSON object")
     return content
 
 
@@ -376,15 +379,11 @@ def _hub_folder(place: str) -> Path:
     try:
         config = try_to_load_from_cache(name, CONFIG, revision=revision or None)
     except HFValidationError as error:
-        raise UsageError(
-            f"'{place}' is not a model; name it as ORG/REPO[@REVISION]."
-        ) from error
+        raise UsageError(f"'{place}' is not a model ORG/REPO[@REVISION].") from error
     if not isinstance(config, str):
         raise AbsentModelError(
             f"The model '{place}' is not on this machine (not in "
-            f"'{constants.HF_HUB_CACHE}'), and nothing is downloaded unless you ask "
-            "for it: download it, or copy it into a folder and name that as "
-            "local-dir:PATH."
+            f"'{constants.HF_HUB_CACHE}'); download it, or copy it to local-dir:PATH."
         )
     return _checked_folder(Path(config).parent)
 
@@ -409,22 +408,13 @@ def _checked_folder(path: Path) -> Path:
     """Return a folder if it holds a model that can be loaded."""
     library = library_of(read_config(path / CONFIG))
     if not library:
-        raise UsageError(
-            f"There is no {CONFIG} in '{path}' with an architecture or a model_type. "
-            "Give a folder that timm or transformers saved a model to."
-        )
+        raise unusable_model(path, f"no {CONFIG} names an architecture or model_type")
     if not any(path.glob("*.safetensors")):
         pickled = sorted(p.name for p in path.iterdir() if p.suffix in _PICKLED)
-        seen = f", only {', '.join(pickled)}, which could run a program"
-        raise UsageError(
-            f"'{path}' has no weights as safetensors{seen if pickled else ''}. Save "
-            "the model anew with safe_serialization=True."
-        )
+        seen = f", only {', '.join(pickled)}" if pickled else ""
+        raise unusable_model(path, f"it has no weights as safetensors{seen}")
     if library == "transformers" and not any((path / p).is_file() for p in PROCESSORS):
-        raise UsageError(
-            f"There is no {PROCESSORS[0]} in '{path}', which says how images are "
-            "prepared. Save the model's image processor there too."
-        )
+        raise unusable_model(path, f"it has no {PROCESSORS[0]} to prepare images")
     check_installed(f"The model in '{path}'", library, extra=library)
     return path
 
@@ -504,7 +494,7 @@ def _as_encoder(given: object, built: Any, options: dict[str, Any]) -> Encoder:
     if not is_object or not isinstance(getattr(built, "name", None), str):
         raise UsageError(
             f"{given!r} is not an encoder. Give a torch.nn.Module, or an object with "
-            "a name, a feature_size and a method embed(images), or what makes one."
+            "a name, a feature_size and a method embed(images)."
         )
     if isinstance(given, str) and is_published(given):
         built.published = given, options  # how others get it

@@ -91,8 +91,7 @@ class ModuleEncoder:
         """
         if self._feature_size is None:
             raise UsageError(
-                f"How many features '{self.name}' gives is not known before it has "
-                "embedded an image; embed one, or give feature_size."
+                f"The feature_size of '{self.name}' is not known; embed an image first."
             )
         return self._feature_size
 
@@ -119,8 +118,7 @@ class ModuleEncoder:
         if images.ndim != _IMAGE_AXES or images.dtype != torch.uint8:
             raise ShapeError(
                 f"An encoder takes uint8 images (n, channels, height, width), not "
-                f"{images.dtype} of shape {tuple(images.shape)}. Vectors are features "
-                "already: train on them without an encoder."
+                f"{images.dtype} of shape {tuple(images.shape)}."
             )
         if not len(images):
             return torch.empty(0, self.feature_size, dtype=torch.float32)
@@ -154,8 +152,7 @@ class ModuleEncoder:
         else:
             seen = f"an object of type {type(outputs).__name__}"
         raise ShapeError(
-            f"The encoder '{self.name}' gives {seen}; it must give a tensor of one row "
-            "per image (n, F) or of maps (n, F, h, w)."
+            f"The encoder '{self.name}' gives {seen}; give (n, F) or (n, F, h, w)."
         )
 
     def rows(self, inputs: Tensor) -> Tensor:

@@ -235,6 +235,6 @@ def check_neighbors(num_neighbors: int, num_voters: int, num_nodes: int) -> None
     """Raise unless there is somebody to vote, and no voter is unknown."""
     if not (num_neighbors >= 1 and 1 <= num_voters <= num_nodes):
         raise UsageError(
-            f"{num_neighbors} of {num_voters} rows vote, and {num_nodes} are "
-            "remembered; at least one has to vote, and voters must be remembered."
+            f"{num_neighbors} of {num_voters} rows vote, {num_nodes} are remembered; "
+            "at least one must vote, and all voters be remembered."
         )

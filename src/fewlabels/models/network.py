@@ -3,7 +3,7 @@
 import torch
 from torch import Generator, Tensor, nn
 
-from fewlabels.errors import ShapeError, UsageError, check_range
+from fewlabels.errors import ShapeError, check_range
 from fewlabels.models.dropout import Dropout
 
 _WIDEST = 1_000_000
@@ -128,14 +128,9 @@ class Head(Network):
         if not mean.shape == deviation.shape == self.mean.shape:
             raise ShapeError(
                 f"mean has shape {tuple(mean.shape)} and deviation "
-                f"{tuple(deviation.shape)}, but rows have {len(self.mean)} features; "
-                "give one number per feature."
+                f"{tuple(deviation.shape)}; rows have {len(self.mean)} features."
             )
-        if not bool((deviation > 0).all()):
-            raise UsageError(
-                f"The smallest deviation is {float(deviation.min())}, and rows are "
-                "divided by it; give 1 where a feature is constant."
-            )
+        check_range("The smallest deviation", float(deviation.min()), above=0)
         self.mean.copy_(mean)
         self.deviation.copy_(deviation)
 

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as registration
 
 from fewlabels import rng
-from fewlabels.errors import DataError, UsageError, whole_number
+from fewlabels.errors import DataError, UnknownNameError, UsageError, whole_number
 from fewlabels.models import checkpoint
 from fewlabels.models.encoders import (
     CONFIG,
@@ -34,6 +34,7 @@ from fewlabels.models.encoders import (
     hash_files,
     library_of,
     read_config,
+    unusable_model,
 )
 from fewlabels.models.module_encoder import ModuleEncoder
 from fewlabels.names import check_known
@@ -108,12 +109,12 @@ class Preparation:
             if not isinstance(side, int) or not 1 <= side <= MAX_SIDE:
                 raise UsageError(
                     f"Images would be resized to {self.scale} and cropped to "
-                    f"{self.crop} pixels; sides of 1 to {MAX_SIDE:,} are supported."
+                    f"{self.crop}; give sides of 1 to {MAX_SIDE:,} pixels."
                 )
         if {len(self.mean), len(self.spread)} != {_COLORS} or 0 in self.spread:
             raise UsageError(
                 f"Mean and spread of the colors are {self.mean} and {self.spread}; "
-                "three numbers each are needed, no spread of 0."
+                "give three numbers each, and no spread of 0."
             )
 
     @property
@@ -183,10 +184,7 @@ class Prepared(nn.Module):
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             first, again = self.eval()(noise), self(noise)
         if not torch.allclose(first, again):
-            raise UsageError(
-                "The network gives other features for the same image when asked again; "
-                "choose another."
-            )
+            raise UsageError("The network's features are random; choose another.")
         return ModuleEncoder(
             self, name=name, feature_size=first.shape[1], is_portable=is_portable
         )
@@ -212,9 +210,7 @@ def from_folder(path: Path, *, size: int | None = None) -> ModuleEncoder:
         try:
             shapes |= checkpoint.shapes(file)
         except DataError as error:
-            raise UsageError(
-                f"'{file}' is damaged or incomplete; save it again. ({error.__cause__})"
-            ) from error
+            raise unusable_model(file, f"it is damaged: {error.__cause__}") from error
     load = _load_timm if library == "timm" else _load_transformers
     with torch.random.fork_rng(devices=[]):  # weights are drawn before they are read
         prepared = load(path, config, shapes, size)
@@ -232,15 +228,11 @@ def _load_timm(
     try:
         timm: Any = import_module("timm")
     except (ImportError, RuntimeError) as error:
-        raise UsageError(
-            f"timm cannot be imported: {error}. Install a torchvision that fits torch."
-        ) from error
+        raise UsageError(f"timm cannot be imported: {error}.") from error
     name, arguments = config["architecture"], dict(config.get("model_args") or {})
     if not timm.is_model(name) or arguments.keys() & _TIMM_REFUSED:
-        raise UsageError(
-            f"This version of timm has no network '{name}' with the arguments "
-            f"{sorted(arguments)}, which '{path}' asks for. Install a later one."
-        )
+        seen = f"timm has no network '{name}' with arguments {sorted(arguments)}"
+        raise unusable_model(path, seen)
     published = config.get("pretrained_cfg", config)
     own = {key: published[key] for key in _TIMM_INPUT if key in published}
     arguments |= {"pretrained": False, "pretrained_cfg": own, "num_classes": 0}
@@ -267,10 +259,8 @@ def timm_preparation(path: Path, config: Config, size: int | None) -> Preparatio
     scale = math.floor(height / share), math.floor(width / share)
     mode = published.get("crop_mode") or "center"
     if mode == "border" or share > 1:
-        raise UsageError(
-            f"The model in '{path}' wants a border around images (crop_mode '{mode}', "
-            f"crop_pct {share}), which is not supported."
-        )
+        seen = f"crop_mode '{mode}' with crop_pct {share} is not supported"
+        raise unusable_model(path, seen)
     keeps_ratio = mode == "center" and scale[0] == scale[1]
     return Preparation(
         scale=scale[0] if keeps_ratio else scale,
@@ -285,10 +275,7 @@ def _load_transformers(
     path: Path, config: Config, shapes: checkpoint.Shapes, size: int | None
 ) -> Prepared:
     if size is not None:
-        raise UsageError(
-            f"size is {size}, and models of transformers see images as their own "
-            "configuration says; leave size and quality out."
-        )
+        raise UsageError(f"size is {size}; leave it out for models of transformers.")
     for name in PROCESSORS:
         _check_numbers(path / name, read_config(path / name), MAX_SIDE, int | float)
 
@@ -300,10 +287,7 @@ def _load_transformers(
             return value
         refused = [key for key in _REFUSED if value.get(key)]
         if refused:
-            raise UsageError(
-                f"The {CONFIG} in '{path}' has '{refused[0]}'; quantized models and "
-                "models around another one are not loaded. Choose another."
-            )
+            raise unusable_model(path, f"'{refused[0]}' is not supported")
         return {key: cleaned(value[key]) for key in value if key not in _IGNORED}
 
     try:
@@ -327,10 +311,7 @@ def _load_transformers(
     except (ValueError, KeyError) as error:
         if "auto_map" not in config:
             raise
-        raise UsageError(
-            f"The model in '{path}' comes with code of its own, and models with code "
-            "of their own are not loaded; choose one that transformers knows."
-        ) from error
+        raise unusable_model(path, "it has code of its own") from error
     missing = sorted(report["missing_keys"])
     _check_complete(path, [name for name in missing if "pooler" not in name])
     return Prepared(Rows(network, has_pooler=not missing), Processor(processor))
@@ -435,10 +416,8 @@ def _outline(
         num_parts += 1
         num_values += part.numel() if isinstance(part, Tensor) else 0
         if num_values > max_values or num_parts > max_parts:
-            raise UsageError(
-                f"The {CONFIG} in '{path}' asks for a larger network than its weights "
-                f"are of: {len(shapes)} tensors. Save the model anew."
-            )
+            seen = f"it asks for a larger network than its {len(shapes)} tensors"
+            raise unusable_model(path, seen)
 
     hooks = [
         registration.register_module_parameter_registration_hook(count),
@@ -455,10 +434,8 @@ def _outline(
 
 def _check_complete(path: Path, lacking: Sequence[str]) -> None:
     if lacking:
-        raise UsageError(
-            f"The weights in '{path}' lack {len(lacking)} tensors of the network, such "
-            f"as '{lacking[0]}'; its features would be random. Save the model anew."
-        )
+        seen = f"its weights lack {len(lacking)} tensors, such as '{lacking[0]}'"
+        raise unusable_model(path, seen)
 
 
 def _check_numbers(file: Path, value: Any, largest: int, kinds: Any = int) -> None:
@@ -466,19 +443,13 @@ def _check_numbers(file: Path, value: Any, largest: int, kinds: Any = int) -> No
     if isinstance(value, dict):
         share = value.get("crop_pct")
         if isinstance(share, int | float) and share < _MIN_CROP:
-            raise UsageError(
-                f"'{file}' has a crop_pct of {share}; at least {_MIN_CROP} is "
-                "supported. Save the model anew."
-            )
+            raise unusable_model(file, f"crop_pct is {share}, below {_MIN_CROP}")
         value = list(value.values())
     if isinstance(value, list):
         for part in value:
             _check_numbers(file, part, largest, kinds)
     elif isinstance(value, kinds) and value > largest:
-        raise UsageError(
-            f"'{file}' has the number {value:,}; up to {largest:,} are supported. Save "
-            "the model anew."
-        )
+        raise unusable_model(file, f"it has the number {value:,}, above {largest:,}")
 
 
 def from_onnx(
@@ -514,8 +485,7 @@ def from_onnx(
     height, width = (n if isinstance(n, int) else side for n in network.input_shape[2:])
     if size is not None and (height, width) != (size, size):
         raise UsageError(
-            f"size is {size}, and the network in '{path}' takes images of "
-            f"{height} x {width} pixels and no others; leave size and quality out."
+            f"size is {size}; '{path}' takes images of {height} x {width} pixels only."
         )
     preparation = Preparation(
         scale=(height, width),
@@ -542,19 +512,14 @@ class OnnxNetwork(nn.Module):
         outputs = [node.name for node in self._session.get_outputs()]
         self.output = outputs[0] if output is None else output
         if self.output not in outputs:
-            raise UsageError(
-                f"The network in '{path}' has no output called '{output}'; it has "
-                f"{', '.join(outputs)}."
-            )
+            raise UnknownNameError("output of the network", self.output, outputs)
         inputs = self._session.get_inputs()
         shapes = [tuple(node.shape) for node in inputs]
         self.input_name, self.input_shape = inputs[0].name, shapes[0]
         is_image = len(shapes) == 1 and len(shapes[0]) == _IMAGE_AXES
         if not is_image or shapes[0][1] not in {_COLORS, "", None}:
-            raise UsageError(
-                f"The network in '{path}' takes inputs of shape {shapes}; an encoder "
-                "takes color images alone, shape (n, 3, height, width)."
-            )
+            seen = f"it takes inputs of shape {shapes}, not (n, 3, height, width)"
+            raise unusable_model(path, seen)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the output, as many images at a time as the network takes."""
@@ -588,6 +553,4 @@ class OnnxNetwork(nn.Module):
             )
         except damage as error:
             reason = " ".join(str(error).split())
-            raise UsageError(
-                f"'{self.path}' is damaged or incomplete; save it again. ({reason})"
-            ) from error
+            raise unusable_model(self.path, f"it is damaged: {reason}") from error

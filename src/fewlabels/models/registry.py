@@ -81,8 +81,7 @@ def build(
             else ("rows of features", "'wrn-10-1', or embed images (models.embedded)")
         )
         raise UsageError(
-            f"The network '{name}' needs {needed}, but the items have shape "
-            f"{item_shape}. Choose {other}."
+            f"The network '{name}' needs {needed}, not shape {item_shape}. Use {other}."
         )
     if kind != "wrn":
         return Head(
@@ -123,8 +122,7 @@ def name_of(network: Network) -> str:
         sizes = network.num_neighbors, network.num_voters, len(network.hashes)
         return f"{kind}-{'-'.join(map(str, sizes))}"
     raise UsageError(
-        f"A network of type {type(network).__name__} has no name here; only those that "
-        f"models.build makes have one, such as {', '.join(_EXAMPLES)}."
+        f"A network of type {type(network).__name__} has no name; use models.build."
     )
 
 

@@ -28,8 +28,8 @@ from fewlabels.errors import (
     Limits,
     Settings,
     TrainingError,
-    UsageError,
     Weight,
+    check_range,
 )
 from fewlabels.models import as_input, checkpoint
 from fewlabels.models.cache import FeatureCache
@@ -94,14 +94,8 @@ class SelfSupervised(Settings):
 
         Returns:
             The encoder.
-
-        Raises:
-            UsageError: If there are fewer than two images to compare.
         """
-        if len(images) < 2:
-            raise UsageError(
-                f"{len(images)} images cannot be told apart; give at least two."
-            )
+        check_range("The number of images", len(images), at_least=2)
         key = rng.fork(generator)
         with torch.inference_mode(mode=False), torch.enable_grad():
             training = _Training(self, images.shape, key)

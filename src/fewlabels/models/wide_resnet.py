@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from fewlabels.errors import UsageError
+from fewlabels.errors import UsageError, check_range
 from fewlabels.models.dropout import Dropout
 from fewlabels.models.network import Dense, Network
 
@@ -180,11 +180,7 @@ def check_depth_and_width(depth: int, widen_factor: int) -> None:
     if rest or num_blocks < 1:
         below = 6 * max(1, num_blocks) + 4
         raise UsageError(
-            f"A Wide ResNet of depth {depth} does not exist: depths are 6k + 4. The "
-            f"nearest are {below} and {below + 6}."
+            f"depth is {depth}; it must be 6k + 4, such as {below} or {below + 6}."
         )
-    if depth > _DEEPEST or not 1 <= widen_factor <= _WIDEST:
-        raise UsageError(
-            f"depth is {depth} and widen_factor {widen_factor}; a Wide ResNet has at "
-            f"most {_DEEPEST} layers, and is 1 to {_WIDEST} times as wide."
-        )
+    check_range("depth", depth, at_most=_DEEPEST)
+    check_range("widen_factor", widen_factor, at_least=1, at_most=_WIDEST)

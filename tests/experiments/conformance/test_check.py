@@ -39,7 +39,7 @@ BROKEN = [
     (broken.KeepsTheFirst, "no memory", "attributes changed with a call: rows"),
     (broken.WritesTensors, "record", r"record\['scores'\] is of type Tensor"),
     (broken.WritesPairs, "record", r"record\['pair'\] is \(1, 2\) and comes back"),
-    (broken.GivesAList, "a query", "returned an object of type list"),
+    (broken.GivesAList, "a query", "returned a list; return a Query"),
     (broken.GivesOneLess, "a query", "5 of 42 candidates and returned 4 indices"),
     (broken.NeedsTwo, "any size", r"ValueError: too few \(broken.py, line \d+, in spo"),
     (broken.NeedsLabels, "no labels", r"JSONDecodeError: .+ \(broken.py, line \d+"),

@@ -313,10 +313,10 @@ class Fixed:
 @pytest.mark.parametrize(
     ("indices", "seen"),
     [
-        ((3, 3, 5), "3 items, 2 of them distinct, 0 of them no candidates"),
-        ((3, 5), "2 items, 2 of them distinct"),
-        ((0, 3, 5), "1 of them no candidates, such as 0"),
-        ((3, 5, 99), "1 of them no candidates, such as 99"),
+        ((3, 3, 5), "3 items, 2 distinct and 0 no candidates"),
+        ((3, 5), "2 items, 2 distinct"),
+        ((0, 3, 5), "1 no candidates, such as 0"),
+        ((3, 5, 99), "1 no candidates, such as 99"),
         ((), "returned 0 items"),
     ],
 )
@@ -387,7 +387,7 @@ class Lost:
 @pytest.mark.parametrize("name", sorted({*fewlabels.strategies.names()} - {"random"}))
 def test_a_strategy_gets_no_outputs_that_are_not_finite(name, value):
     pool = replace(labeled_pool(), test=None)
-    with pytest.raises(NotFiniteError, match=r"NaN or infinite for 2 of \d+ items"):
+    with pytest.raises(NotFiniteError, match=r"2 of \d+ .* are NaN or infinite"):
         list(fewlabels.run(pool, strategy=name, trainer=Lost(value), start=4, query=5))
 
 
@@ -395,7 +395,7 @@ def test_no_accuracy_is_computed_from_outputs_that_are_not_finite():
     pool = labeled_pool()
     wide = replace(pool, test=Split(pool.images, pool.labels))
     asked = fewlabels.run(wide, strategy="random", trainer=Lost(float("nan")), start=4)
-    with pytest.raises(NotFiniteError, match=r"\(number 70, 71 of those asked about"):
+    with pytest.raises(NotFiniteError, match=r"2 of .* index 70"):
         next(asked)
 
 

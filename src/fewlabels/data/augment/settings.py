@@ -112,8 +112,7 @@ class RandAugment(Settings):
         super().__post_init__()
         if self.num_operations and not self.operations:
             raise UsageError(
-                f"num_operations is {self.num_operations}, and no operations are named "
-                "to draw from. Name at least one, or draw none."
+                f"num_operations is {self.num_operations}; name operations to draw."
             )
 
 
