@@ -96,7 +96,7 @@ def test_nothing_goes_unasked(fewlabels, folder, monkeypatch):
     assert names(folder) == before
     code, _, err = fewlabels("cache", "prune", folder)
     assert code == 2
-    assert "Nothing says which rows may go" in err
+    assert "Give --encoder, --unused" in err
 
 
 def test_rows_that_are_being_made_stay(fewlabels, folder):

@@ -77,8 +77,8 @@ def test_options_are_read_as_in_a_settings_file(fewlabels):
     ("words", "message"),
     [
         (("npk",), "There is no strategy called 'npk'. Did you mean 'npc'?"),
-        (("npc", "--option", "draws"), "The option 'draws' has no value"),
-        (("npc", "--option", "draws=["), "The value of 'draws=[' cannot be read"),
+        (("npc", "--option", "draws"), "'draws' has no value"),
+        (("npc", "--option", "draws=["), "'draws=[' cannot be read"),
         (("npc", "--option", "drws=1"), "Did you mean 'draws'?"),
         (("json:loads",), "'json:loads' cannot be made"),
         (("npc", "--kind", "trainer"), "There is no trainer called 'npc'"),

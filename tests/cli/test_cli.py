@@ -84,7 +84,7 @@ def test_select_with_options_of_the_strategy(fewlabels, tmp_path):
     code, _, err = fewlabels(*npc, "metod=greedy")
     assert (code, "metod" in err) == (2, True)
     code, _, err = fewlabels(*npc, "method")
-    assert (code, "write it as name=value" in err) == (2, True)
+    assert (code, "write name=value" in err) == (2, True)
 
 
 ROWS = np.ones((5, 3))
@@ -108,7 +108,7 @@ ROWS = np.ones((5, 3))
             "no array of 'a.npz' called 'weights'",
         ),
         ({"rows": ROWS}, (), 2, "called 'rows'"),
-        ({"logits": ROWS}, (), 1, "it needs an array called 'features'"),
+        ({"logits": ROWS}, (), 1, "has no 'features', only ['logits']"),
         ({"features": ROWS}, ("--strategy", "margin"), 2, "pass logits"),
         ({"features": np.array([{"a": 1}], dtype=object)}, (), 1, "plain arrays"),
     ],

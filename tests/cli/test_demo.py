@@ -7,7 +7,6 @@ import pytest
 from tests.experiments.bench.little import Here
 
 from fewlabels import jobs, names
-from fewlabels.cli.demo import _FAST_STEPS, shortened
 from fewlabels.experiments.bench import recipes
 
 
@@ -16,7 +15,8 @@ def test_the_demo_shows_what_labels_were_worth(fewlabels, tmp_path, monkeypatch)
     settings = whole.conditions[0].settings.model_copy(update={"budget": 30})
     short = whole.conditions[0].model_copy(update={"settings": settings})
     changes = {"strategies": whole.strategies[::3], "conditions": (short,)}
-    monkeypatch.setattr(recipes, "demo", lambda: whole.model_copy(update=changes))
+    short_demo = recipes.demo(is_fast=True).model_copy(update=changes)
+    monkeypatch.setattr(recipes, "demo", lambda is_fast: short_demo)
     monkeypatch.setattr(jobs, "LocalExecutor", Here)
     code, out, err = fewlabels("demo", "--fast")
     assert code == 0, err
@@ -48,6 +48,6 @@ def test_the_demo_compares_the_default_under_two_learners():
         *("blend", "fixmatch-darp")
     ]
     assert [len(found.seeds_of(one)) for one in found.conditions] == [30, 10]
-    short = shortened(found, is_fast=True)
+    short = recipes.demo(is_fast=True)
     assert len(short.seeds) < len(found.seeds)
-    assert short.conditions[1].settings.trainer.options["steps"] == _FAST_STEPS
+    assert short.conditions[1].settings.trainer.options["steps"] == 200

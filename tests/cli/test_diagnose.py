@@ -70,7 +70,7 @@ def test_a_round_without_its_network_is_a_row_that_says_so(diagnose, done, tmp_p
 def test_a_folder_of_runs_names_them(diagnose, done):
     code, out, err = diagnose(done)
     assert (code, out) == (1, "")
-    assert "is not a run folder (it has no run.json)" in err
+    assert "is no run folder: no run.json" in err
     assert str(done / "npc") in err
     assert str(done / "random") in err
 

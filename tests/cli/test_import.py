@@ -38,7 +38,7 @@ def test_labels_are_imported_and_taken_back(fewlabels, tmp_path, place):
     assert "imported" not in fewlabels("status", place)[1]
     code, _, err = fewlabels("import", place, "--undo")
     assert code == 2
-    assert "nothing to undo" in err
+    assert "No imported label is in force" in err
 
 
 def test_faults_are_listed_and_nothing_is_half_done(fewlabels, tmp_path, place):

@@ -66,8 +66,8 @@ def test_only_predictions_are_replaced(fewlabels, model, folder, tmp_path, name)
     place.write_text("file_name,label\n1.png,cat\n")
     code, _, err = fewlabels(*words)
     assert code == 2
-    assert f"'{name}' exists already and holds no predictions" in " ".join(err.split())
-    with pytest.raises(UsageError, match="it was not touched"):
+    assert f"'{name}' holds no predictions" in " ".join(err.split())
+    with pytest.raises(UsageError, match="holds no predictions"):
         predict(model, folder).write(place)
     assert place.read_text() == "file_name,label\n1.png,cat\n"
 

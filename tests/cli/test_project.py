@@ -187,7 +187,7 @@ def test_a_mistake_gets_a_sentence_and_an_exit_code(fewlabels, tmp_path, place, 
         ({"options": ["--audit", 12]}, 2, "takes 12 of 12 labels"),
         ({"options": ["--strategy", "npd"]}, 2, "npc"),
         ({"options": ["--trainer", "supervized"]}, 2, "supervised"),
-        ({"options": ["--shares", "0.4"]}, 2, "for each of the 2 classes"),
+        ({"options": ["--shares", "0.4"]}, 2, "'even', 'unknown' or such as 2,1"),
         ({"options": ["--shares", "even"]}, 2, "has no use for class shares"),
     ],
     ids=["budget", "one class", "audit", "strategy", "trainer", "number", "shares"],
@@ -257,7 +257,7 @@ def test_an_export_that_would_lack_labels_or_the_model_is_refused(
     label()
     code, _, err = fewlabels("export", place)
     assert (code, "There is no model yet" in err) == (2, True)
-    assert f"To train: fewlabels train {place}; to export as it is: --as-is." in err
+    assert f"Run fewlabels train {place}, or add --as-is." in err
     fewlabels("train", place)
     assert fewlabels("export", place)[0] == 0
     label()

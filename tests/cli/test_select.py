@@ -20,7 +20,7 @@ def test_select_from_shards_in_the_shell(fewlabels, tmp_path):
     assert (code, "--processes 2 works only with" in err) == (2, True)
     np.savez(tmp_path / "a.npz", features=np.eye(3))
     code, _, err = fewlabels("select", "a.npz", "--processes", 2)
-    assert (code, "folder of shards" in err) == (2, True)
+    assert (code, "is a file: leave --labels" in err) == (2, True)
     np.savez(tmp_path / "width_0.npz", features=np.zeros((4, 0)))
     code, _, err = fewlabels("select", "width_0.npz", "--size", 2)
     assert (code, "features has the shape (4, 0)" in err) == (2, True)

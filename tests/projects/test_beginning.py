@@ -100,7 +100,7 @@ def test_images_that_are_gone(project):
     go_on(project)
     folder.rename(elsewhere)
     for verb in (project.ask, project.train, project.expectation):
-        with pytest.raises(ProjectError, match=r"None of the 24 .* write that folder"):
+        with pytest.raises(ProjectError, match=r"None of the 24 .* correct 'images'"):
             verb()
         folder.mkdir(exist_ok=True)  # as a drive that is not connected looks
     with pytest.raises(ProjectError, match="The labels are safe"):
@@ -209,7 +209,7 @@ def test_a_damaged_model_says_that_labels_are_safe(project):
     go_on(project)
     project.train()
     (project.models_folder / "model-000/training.json").write_text("{")
-    with pytest.raises(ProjectError, match="Labels are not touched by this"):
+    with pytest.raises(ProjectError, match="is damaged, and the labels are not"):
         project.status()
 
 
@@ -257,7 +257,7 @@ def test_a_project_knows_its_store(tmp_path):
             project.backup(tmp_path / f"{name}.sqlite")
     file = project.folder / "labels.sqlite"
     shutil.copy(tmp_path / "one.sqlite", file)
-    with pytest.raises(ProjectError, match="is not the one that it began with"):
+    with pytest.raises(ProjectError, match="began with another label store"):
         Project.open(project.folder)
     shutil.copy(tmp_path / "other.sqlite", file)
     with Project.open(project.folder) as restored:

@@ -21,7 +21,7 @@ CIFAR = Path(os.environ.get("FEWLABELS_DATA", "data")) / "cifar10.npz"
 
 def grouped(folder):
     """Return the names in each group."""
-    return {tuple(file.name for file in group) for group in groups_of(scan(folder))}
+    return {tuple(file.path for file in group) for group in groups_of(scan(folder))}
 
 
 def scene(seed, size=(300, 220)):

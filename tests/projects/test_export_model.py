@@ -85,13 +85,13 @@ def test_equal_models_make_equal_files(tmp_path):
 def test_somebodys_own_encoder_is_brought_along(tmp_path):
     classifier = over(own_encoder())
     save_model(tmp_path, classifier, CLASSES, SHAPE, FACTS)
-    with pytest.raises(DataError, match="is somebody's own, and is not in the files"):
+    with pytest.raises(DataError, match="it is not in the files"):
         load_model(tmp_path)
     loaded = load_model(tmp_path, encoder=own_encoder())
     few = torch.arange(3)
     found = loaded.classifier.outputs(images(3), few)
     assert torch.equal(found.logits, classifier.outputs(images(3), few).logits)
-    with pytest.raises(DataError, match="its features mean something else"):
+    with pytest.raises(DataError, match=r"The encoder is 'Flatten-.* give 'Flatten-"):
         load_model(tmp_path, encoder=encoders.resolve(nn.Flatten(2)))
 
 
@@ -143,7 +143,7 @@ def test_missing_files_are_said(exported, tmp_path):
     with pytest.raises(DataError, match=r"There is no exported model in .*nowhere"):
         load_model(tmp_path / "nowhere")
     (exported / "model.safetensors").unlink()
-    with pytest.raises(DataError, match=r"model\.safetensors cannot be read \(No such"):
+    with pytest.raises(DataError, match=r"No such file.*model\.safetensors"):
         load_model(exported)
 
 
@@ -152,7 +152,7 @@ def test_a_damaged_byte_is_noticed(exported):
     content = bytearray(path.read_bytes())
     content[-100] ^= 1
     path.write_bytes(content)
-    with pytest.raises(DataError, match="is damaged, or belongs to another config"):
+    with pytest.raises(DataError, match="is damaged or of another config"):
         load_model(exported)
 
 
@@ -163,7 +163,7 @@ def test_files_of_two_exports_are_not_mixed(exported, tmp_path):
     )
     save_model(other, other_model, CLASSES, SHAPE, FACTS)
     shutil.copy(other / "model.safetensors", exported)
-    with pytest.raises(DataError, match="belongs to another config"):
+    with pytest.raises(DataError, match="damaged or of another config"):
         load_model(exported)
 
 
@@ -173,7 +173,7 @@ def test_files_of_two_exports_are_not_mixed(exported, tmp_path):
 )
 def test_a_foreign_configuration_is_said(exported, content):
     (exported / "config.json").write_bytes(content)
-    with pytest.raises(DataError, match="does not describe a model that was exported"):
+    with pytest.raises(DataError, match=r"config\.json is damaged"):
         load_model(exported)
 
 
@@ -182,12 +182,12 @@ def test_a_foreign_configuration_is_said(exported, content):
     [
         ({"format_version": 2}, "format_version: Input should be 1"),
         ({"classes": []}, "classes: Tuple should have at least 1"),
-        ({"network": "resnet50"}, "cannot be built: There is no network called"),
+        ({"network": "resnet50"}, "cannot be used: There is no network called"),
         ({"network": "wrn-16-1"}, "does not belong to this network"),
         ({"classes": ["a", "b"]}, "does not belong to this network"),
         ({"input_shape": [1, 8, -8]}, "input_shape.2: Input should be greater"),
-        ({"input_shape": [3]}, "cannot be built: The network 'wrn-10-1' needs images"),
-        ({"encoder": {"identity": "os:system"}}, "is somebody's own"),
+        ({"input_shape": [3]}, "cannot be used: The network 'wrn-10-1' needs images"),
+        ({"encoder": {"identity": "os:system"}}, "is not in the files"),
         ({"network": "wrn-10-100"}, "does not belong to this network"),
         ({"network": "wrn-28-99999999999999999999"}, "There is no network called"),
         ({"network": "wrn-60004-1"}, "depth is .* at most 400"),
@@ -243,11 +243,11 @@ def test_no_weights_are_made_that_the_file_does_not_hold(exported, monkeypatch):
 def test_a_pipe_or_a_device_is_not_waited_for(exported, name):
     (exported / name).unlink()
     os.mkfifo(exported / name)
-    with pytest.raises(DataError, match=r"cannot be read \(not a regular file\)"):
+    with pytest.raises(DataError, match=r"not a regular file"):
         load_model(exported)
     (exported / name).unlink()
     (exported / name).symlink_to("/dev/zero")
-    with pytest.raises(DataError, match=r"cannot be read \(not a regular file\)"):
+    with pytest.raises(DataError, match=r"not a regular file"):
         load_model(exported)
 
 
@@ -280,9 +280,9 @@ def test_a_pickle_is_never_opened(exported):
 
 def test_what_cannot_be_exported(tmp_path):
     known = PrecomputedClassifier(torch.zeros(2, 3), torch.zeros(2, 3))
-    with pytest.raises(UsageError, match="of type PrecomputedClassifier cannot be exp"):
+    with pytest.raises(UsageError, match="A PrecomputedClassifier cannot be exp"):
         save_model(tmp_path, known, CLASSES, SHAPE, FACTS)
-    with pytest.raises(DataError, match="tells 3 classes apart, and 2 names"):
+    with pytest.raises(DataError, match="3 classes got the names"):
         save_model(tmp_path, from_scratch(), ("a", "b"), SHAPE, FACTS)
     assert list(tmp_path.iterdir()) == []
 

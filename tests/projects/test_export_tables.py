@@ -76,7 +76,9 @@ def test_a_time_needs_a_zone_and_nothing_is_written(tmp_path):
     bad = LabelRow(file_name="x.png", label="cat", time=datetime(2026, 3, 1))
     path = tmp_path / "labels.csv"
     path.write_text("what was there")
-    with pytest.raises(UsageError, match=r"x\.png was given at 2026-03-01 00:00:00, w"):
+    with pytest.raises(
+        UsageError, match=r"x\.png, 2026-03-01 00:00:00, has no time zone"
+    ):
         write_labels(path, [*ROWS, bad])
     assert path.read_text() == "what was there"
     assert list(tmp_path.iterdir()) == [path]
@@ -132,10 +134,15 @@ def test_predictions_as_csv(tmp_path):
 @pytest.mark.parametrize(
     ("classes", "rows", "kind", "message"),
     [
-        (["a", "a"], (["x"], torch.ones(1, 2)), UsageError, "have 1 different names"),
+        (["a", "a"], (["x"], torch.ones(1, 2)), UsageError, "are not distinct"),
         (["a"], (["x"], torch.ones(1, 2)), ShapeError, "1 classes"),
-        (["a", "b"], (["x", "y"], torch.ones(1, 2)), ShapeError, "with 2 files"),
-        (["a", "b"], (["x"] * 2, torch.ones(2, 2), ["a"]), ShapeError, "1 labels of"),
+        (["a", "b"], (["x", "y"], torch.ones(1, 2)), ShapeError, "do not fit 2 files"),
+        (
+            ["a", "b"],
+            (["x"] * 2, torch.ones(2, 2), ["a"]),
+            ShapeError,
+            "1 labels do not fit",
+        ),
         (["a"], (["x"], torch.ones(1, 1), ["b"]), UnknownNameError, "called 'b'"),
     ],
 )

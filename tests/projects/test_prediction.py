@@ -116,7 +116,7 @@ def test_refusals(model, tmp_path):
     ):
         predict(model, empty)
     save_model(tmp_path / "rows", from_scratch("linear", (6,)), CLASSES, (6,), FACTS)
-    with pytest.raises(ShapeError, match="takes rows of 6 numbers, not images"):
+    with pytest.raises(ShapeError, match="takes rows of 6 numbers, and"):
         predict(tmp_path / "rows", empty)
 
 

@@ -117,9 +117,7 @@ def test_a_budget_beyond_the_images_leaves_images_to_learn_from(tmp_path):
         assert project.settings.audit == 4  # a fifth of the 24 images
         assert len(go_on(project).items) == 9
         assert project.train().record.num_labeled == 5
-    with pytest.raises(
-        UsageError, match=r"13 of 24 images; at most half of them, 12, may"
-    ):
+    with pytest.raises(UsageError, match=r"24 images is 13; it must be at most 12"):
         begin(tmp_path / "other", budget=1_000_000, audit=13)
 
 

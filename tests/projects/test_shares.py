@@ -36,7 +36,7 @@ def test_shares_as_people_write_them(given, found):
 
 @pytest.mark.parametrize("given", ["uneven", "1,2,3", "1", "0,1", "1,-1", "nan,1", ""])
 def test_shares_that_cannot_be_meant(tmp_path, given):
-    with pytest.raises(UsageError, match=r"each of the 2 classes.*such as 2,1; or"):
+    with pytest.raises(UsageError, match=r"'even', 'unknown' or such as 2,1"):
         begin(tmp_path, shares=given)
     assert not (tmp_path / "project").exists()
 

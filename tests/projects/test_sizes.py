@@ -91,6 +91,6 @@ def test_small_images_for_an_own_encoder_keep_their_size(tmp_path):
     ids=str,
 )
 def test_a_quality_without_effect_is_refused(tmp_path, chosen, why):
-    with pytest.raises(UsageError, match=f"quality 'best' would have no effect.*{why}"):
+    with pytest.raises(UsageError, match=f"quality 'best' has no effect.*{why}"):
         begin(tmp_path, quality="best", **chosen)
     assert not (tmp_path / "project").exists()

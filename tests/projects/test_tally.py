@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from tests.projects.store.toy import files
+from tests.projects.store.toy import all_items, files
 
 from fewlabels.errors import FewlabelsError
 from fewlabels.projects.snapshot import Snapshot
@@ -75,7 +75,7 @@ def counted(tally):
 def act(store, random):
     """Do something to a store, as people, other programs and the file system do."""
     who = PEOPLE[random.choice(3, p=[0.6, 0.35, 0.05])]
-    ids = sorted(one.id for one in store.items(with_missing=True))
+    ids = sorted(all_items(store))
     item, verb = str(random.choice(ids)), random.integers(12)
     kind = Kind.LABEL
     if verb < 3:

@@ -209,7 +209,7 @@ def test_without_the_pretrained_network_pixels_are_compared(
 
 @pytest.mark.parametrize("some", [images(5, (6,)), images(0)], ids=["rows", "none"])
 def test_no_plan_without_images(some):
-    with pytest.raises(ShapeError, match="a plan is made for images"):
+    with pytest.raises(ShapeError, match="a plan is for images"):
         plan(some)
 
 

@@ -30,7 +30,7 @@ def test_answers_that_were_not_told_are_not_written_over(project, tmp_path):
     names = paths(project, asked)
     write(file, [(names[0], truth(names[0])), (names[1], "off")])
     before = file.read_bytes()
-    with pytest.raises(UsageError, match="2 answers that were not told"):
+    with pytest.raises(UsageError, match="2 new answers"):
         project.write_query(project.ask(), file)
     assert file.read_bytes() == before
     write(file, [(names[0], truth(names[0])), (names[1], "")])
@@ -50,7 +50,7 @@ def test_a_query_whose_answers_were_told_is_written_over(project, tmp_path, kind
     FILL[kind](file, [(0, truth(name), "", "ann")])
     project.tell(file)
     if kind == "label-studio":  # what that program exports is its own
-        with pytest.raises(UsageError, match="is not a query that fewlabels wrote"):
+        with pytest.raises(UsageError, match="is no query"):
             project.write_query(project.ask(), file)
         return
     project.write_query(project.ask(), file)
@@ -70,7 +70,7 @@ def test_the_same_answers_of_somebody_else_are_not_written_over(tmp_path, kind, 
         project.write_query(project.ask(), file)
         FILL[kind](file, [(row, label, "", other) for row, label in given])
         before = file.read_bytes()
-        with pytest.raises(UsageError, match="6 answers that were not told"):
+        with pytest.raises(UsageError, match="6 new answers"):
             project.write_query(project.ask(), file)
         assert file.read_bytes() == before
         assert project.tell(file, annotator="bob").num_new == 6
@@ -86,7 +86,7 @@ def test_a_file_that_one_of_two_people_told_is_written_over_for_the_other(tmp_pa
         project.tell(file, annotator="ann")
         project.write_query(project.ask(), file)
         FILL["csv"](file, answers)  # the same bytes, and somebody else's
-        with pytest.raises(UsageError, match="answers that were not told"):
+        with pytest.raises(UsageError, match="new answers"):
             project.write_query(project.ask(), file)
         assert project.tell(file, annotator="bob").num_new == len(names)
 
@@ -97,7 +97,7 @@ def test_a_skip_that_was_told_as_unsure_is_not_written_over(project, tmp_path):
     FILL["csv"](file, [(0, "", "unsure", "ann")])
     project.tell(file)
     FILL["csv"](file, [(0, "", "skip", "ann")])
-    with pytest.raises(UsageError, match="1 answer that was not told"):
+    with pytest.raises(UsageError, match="1 new answer"):
         project.write_query(project.ask(), file)
 
 
@@ -112,9 +112,7 @@ def test_a_skip_that_was_told_as_unsure_is_not_written_over(project, tmp_path):
 )
 def test_a_table_that_is_no_query_is_not_written_over(project, tmp_path, name, content):
     (tmp_path / name).write_text(content)
-    with pytest.raises(
-        UsageError, match="is not a query that fewlabels wrote, and was"
-    ):
+    with pytest.raises(UsageError, match="is no query"):
         project.write_query(project.ask(), tmp_path / name)
     assert (tmp_path / name).read_text() == content
 
@@ -123,7 +121,7 @@ def test_a_table_that_is_no_query_is_not_written_over(project, tmp_path, name, c
 def test_a_file_of_something_else_is_not_written_over(project, tmp_path, content):
     file = tmp_path / "diary.txt"
     file.write_bytes(content)
-    with pytest.raises(UsageError, match="not touched"):
+    with pytest.raises(UsageError, match="Tell it first"):
         project.write_query(project.ask(), file)
     assert file.read_bytes() == content
 
@@ -135,7 +133,9 @@ def test_a_configuration_of_somebody_else_is_not_written_over(project, tmp_path)
     changed = config.read_text("utf-8").replace("<View>", "<View><Header/>")
     for content in (changed.encode(), b"\xff\xfe\x00"):
         config.write_bytes(content)
-        with pytest.raises(UsageError, match=r"query\.config\.xml' exists already"):
+        with pytest.raises(
+            UsageError, match=r"query\.config\.xml' exists and was changed"
+        ):
             project.write_query(asked, tmp_path / "query.json")
         assert config.read_bytes() == content
 

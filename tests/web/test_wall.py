@@ -98,7 +98,7 @@ def test_what_measures_is_never_on_the_wall_and_cannot_be_confirmed(project):
     )
     every = {tile["item"] for tile in wall(project)["tiles"]}
     assert not every & audit
-    with pytest.raises(UsageError, match="must not come from a model"):
+    with pytest.raises(UsageError, match="is an audit image"):
         project.confirm([one], "even", uuid=uuid())
 
 

@@ -246,8 +246,7 @@ def read_seeds(words: str) -> tuple[int, ...]:
             seeds = range(int(words))
     if not seeds or seeds[_MOST_SEEDS:]:  # a range may be too long for len
         raise UsageError(
-            f"The seeds '{words}' cannot be used; give a number (3), a range (5-9) or "
-            f"a list (0,4) of at most {_MOST_SEEDS:,}. '7,' is seed 7 alone."
+            f"The seeds are '{words}'; give 3, 5-9 or 0,4, at most {_MOST_SEEDS:,}."
         )
     return tuple(seeds)
 

@@ -15,10 +15,8 @@ from fewlabels.experiments import bench
 from fewlabels.jobs import LocalExecutor
 
 if TYPE_CHECKING:
-    from fewlabels.experiments.bench import Experiment
     from fewlabels.report.bench.context import ConditionContext
 
-_FAST_STEPS, _FAST_SEEDS = 200, 2
 _SHOWN = (10, 20, 30, 50, 100)  # numbers of labels that a terminal has room for
 
 
@@ -43,7 +41,7 @@ def demo(
     from fewlabels.report.bench.context import context_of
     from fewlabels.report.bench.page import finding
 
-    experiment = bench.checked(shortened(demo_experiment(), is_fast=fast))
+    experiment = bench.checked(demo_experiment(is_fast=fast))
     terminal = Terminal(quiet or as_json)
     folder = bench.BenchFolder(out or Path(f"fewlabels-demo{'-fast' * fast}"))
     folder.open()
@@ -64,24 +62,6 @@ def demo(
     terminal.result(f"  {command} start FOLDER --classes cat,dog")
     if failed:
         raise Exit(1)
-
-
-def shortened(experiment: "Experiment", *, is_fast: bool) -> "Experiment":
-    """Return the experiment, if it has to be fast with short trainings of few seeds."""
-    if not is_fast:
-        return experiment
-    conditions = []
-    for condition in experiment.conditions:
-        trainer = condition.settings.trainer
-        if "checkpoint_every" in trainer.options:  # it takes steps
-            short = {"steps": _FAST_STEPS, "checkpoint_every": _FAST_STEPS}
-            trainer = trainer.model_copy(update={"options": short})
-        settings = condition.settings.model_copy(update={"trainer": trainer})
-        conditions.append(condition.model_copy(update={"settings": settings}))
-    seeds = experiment.seeds[:_FAST_SEEDS]
-    return experiment.model_copy(
-        update={"conditions": tuple(conditions), "seeds": seeds}
-    )
 
 
 def _results(condition: "ConditionContext") -> list[dict[str, Any]]:

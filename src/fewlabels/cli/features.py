@@ -93,10 +93,7 @@ def prune(
     from fewlabels.models.cache import remove, select_unused
 
     if not (encoder or unused or down_to or everything):
-        raise UsageError(
-            "Nothing says which rows may go. Name an --encoder, how long they have "
-            "been --unused, a size to go --down-to, or --all."
-        )
+        raise UsageError("Give --encoder, --unused, --down-to or --all.")
     kept_in = _cache(folder)
     going = select_unused(
         kept_in.entries(),

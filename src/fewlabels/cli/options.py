@@ -137,16 +137,12 @@ def read_options(words: Iterable[str] | None) -> dict[str, Any]:
     for word in words or ():
         name, equals, text = word.partition("=")
         if not (name and equals):
-            raise UsageError(
-                f"The option '{word}' has no value; write it as name=value."
-            )
+            raise UsageError(f"'{word}' has no value; write name=value.")
         try:
             values[name] = read_value(text)
         except ValueError as error:
             reason = " ".join(str(error).split())
-            raise UsageError(
-                f"The value of '{word}' cannot be read: {reason}."
-            ) from error
+            raise UsageError(f"'{word}' cannot be read: {reason}.") from error
     return values
 
 
@@ -165,8 +161,7 @@ def check_engine(
     for option, value in unused.items():
         if value is not None:
             raise UsageError(
-                f"{option} {value} works only with --engine {other}; add that, or "
-                f"leave {option} out."
+                f"{option} {value} works only with --engine {other}; leave it out."
             )
 
 

@@ -407,8 +407,7 @@ def export(
             )
         except UnlearnedLabelsError as error:
             raise UnlearnedLabelsError(
-                f"{error} Nothing was written. To train: "
-                f"{command_line('train', place)}; to export as it is: --as-is."
+                f"{error} Run {command_line('train', place)}, or add --as-is."
             ) from error
         num_unused = project.status().num_unused
     for path in done.files:

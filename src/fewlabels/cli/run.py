@@ -114,9 +114,7 @@ def diagnose(
         remedy = "Give a run folder, such as one made by 'fewlabels run'."
         if inside:
             remedy = f"It contains runs: give one of {', '.join(inside)}."
-        raise ForeignFolderError(
-            f"'{path}' is not a run folder (it has no run.json). {remedy}"
-        )
+        raise ForeignFolderError(f"'{path}' is no run folder: no run.json. {remedy}")
     settings = folder.settings()
     torch.set_num_threads(settings.threads)
     terminal = Terminal(quiet or as_json)

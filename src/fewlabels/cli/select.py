@@ -66,18 +66,14 @@ def select(
     else:
         if labels is not None or engine != "local" or processes != 1:
             raise UsageError(
-                f"'{source}' is no folder of shards; leave --labels, --engine and "
-                "--processes out. Arrays may hold 'labeled'."
+                f"'{source}' is a file: leave --labels, --engine, --processes out."
             )
         with terminal.busy():
             arrays = read_npz(source)
             for name in arrays:
                 check_known(f"array of '{source.name}'", name, _Array)
             if "features" not in arrays:
-                raise DataError(
-                    f"'{source}' contains {sorted(arrays)}; it needs an array called "
-                    "'features': numpy.savez(path, features=..., labeled=...)."
-                )
+                raise DataError(f"'{source}' has no 'features', only {sorted(arrays)}.")
             chosen = select_from_arrays(strategy, **{**arrays, **given}).tolist()
         result["indices"] = chosen
     if as_json:

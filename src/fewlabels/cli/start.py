@@ -169,8 +169,7 @@ def _check_beginning(
     """
     if classes is None or given.get("budget") is None:
         raise UsageError(
-            f"There is no project in '{place}' yet, and a new one needs classes and a "
-            "budget: add --classes cat,dog,other --budget 200."
+            f"'{place}' has no project yet; add --classes cat,dog,other --budget 200."
         )
     names = list(check_class_names(classes.split(",")))
     if not images.is_dir():
@@ -201,9 +200,8 @@ def _offer_import(
     if not 2 <= len(folders) <= _MOST_FOLDERS or any("," in name for name in folders):
         if wanted:
             raise UsageError(
-                f"'{folder}' has {count(len(folders), 'folder')} with images; labels "
-                f"are imported from 2 to {_MOST_FOLDERS} without a comma in the name. "
-                "Leave --import-folders out."
+                f"'{folder}' has {count(len(folders), 'folder')} with images; 2 to "
+                f"{_MOST_FOLDERS} are imported. Leave --import-folders out."
             )
         return classes, False
     if classes is None:

@@ -142,9 +142,7 @@ class ProjectAnswers(ProjectLabels):
         """
         path, snapshot = Path(path), self.snapshot()
         if not snapshot.rounds:
-            raise UsageError(
-                "Nothing was asked yet, so there is nothing to tell; ask first."
-            )
+            raise UsageError("Nothing was asked yet, so there is nothing to tell.")
         parsed = _read(self, path, snapshot, partial=partial)
         number_of = {name: number for number, name in enumerate(snapshot.classes)}
         counts = dict.fromkeys(("num_new", "num_changed", "num_same", "num_skipped"), 0)
@@ -231,16 +229,11 @@ def _check_stored(project: ProjectLabels, path: Path, snapshot: Snapshot) -> Non
         is_stored = len(same) >= snapshot.overlap
         num_missing += not (answer.annotator in same if answer.annotator else is_stored)
     if num_missing and _stored_files(project).get(str(path.resolve())) != _digest(path):
-        were = "that was" if num_missing == 1 else "that were"
         raise UsageError(
-            f"'{path}' exists already, with {count(num_missing, 'answer')} {were} not "
-            "told, and was not touched. Tell it first, or give another file."
+            f"'{path}' holds {count(num_missing, 'new answer')}. Tell it first."
         )
     if not is_query(path):
-        raise UsageError(
-            f"'{path}' exists already, is not a query that fewlabels wrote, and was "
-            "not touched. Give another file."
-        )
+        raise UsageError(f"'{path}' exists and is no query; give another file.")
 
 
 def _note_stored(project: ProjectLabels, path: Path, digest: str | None) -> None:

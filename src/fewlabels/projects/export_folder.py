@@ -119,10 +119,7 @@ def export_project(
     """
     records = project.records()
     if onnx and not records:
-        raise UsageError(
-            "No model has been trained yet, so there is none to write as ONNX; train "
-            "first."
-        )
+        raise UsageError("No model has been trained yet to write as ONNX; train first.")
     snapshot = project.snapshot()
     path_of = {item.id: item.path for item in snapshot.items}
     rows = [
@@ -209,13 +206,10 @@ def check_replaceable(folder: Path) -> None:
         UsageError: If a file there would be lost; it is named.
     """
     if folder.exists() and not folder.is_dir():
-        raise UsageError(
-            f"'{folder}' is a file; an export needs a folder. Give another."
-        )
+        raise UsageError(f"'{folder}' is a file; an export needs a folder.")
     if Path.cwd().is_relative_to(folder.resolve()):
         raise UsageError(
-            f"You are in '{folder}', and an export replaces its entire folder. Run the "
-            "command from another folder."
+            f"An export replaces '{folder}', where you are. Go to another folder first."
         )
     with files.wrap_os_errors(folder):
         try:
@@ -226,8 +220,7 @@ def check_replaceable(folder: Path) -> None:
         for name in _names(folder):
             if known.get(name) != _sha256(folder / name):
                 raise UsageError(
-                    f"'{folder}' holds '{name}', which no export wrote or which was "
-                    "changed since. Move it away, or give another folder."
+                    f"'{folder}' holds '{name}', foreign or changed. Move it away."
                 )
 
 

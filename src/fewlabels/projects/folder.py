@@ -13,10 +13,10 @@ from fewlabels.data.text import warn_of
 from fewlabels.errors import FewlabelsError, ProjectError, StorageError, UnreadableFile
 from fewlabels.names import AllowCode
 from fewlabels.projects import image_index, models
-from fewlabels.projects.image_index import Index, IndexedFile
+from fewlabels.projects.image_index import Index, image_file
 from fewlabels.projects.settings import FILE, ProjectSettings
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.projects.store import Store
+from fewlabels.projects.store import ListedFile, Store
 from fewlabels.projects.store.database import check_trusted
 
 if TYPE_CHECKING:
@@ -76,8 +76,7 @@ class ProjectFolder:
         if settings.store_identity not in {None, store.identity}:
             store.close()
             raise ProjectError(
-                f"The label store of '{place}' is not the one that it began with; "
-                f"put that back or correct 'store' in '{place / FILE}'."
+                f"'{place}' began with another label store; correct 'store' in {FILE}."
             )
         settings.warn_of_changes(place)
         return cls(place, settings, store, allow_code)
@@ -145,19 +144,19 @@ class ProjectFolder:
         if index.num_read or len(index.files) != len(known):
             # Again, one process at a time, so that an older scan is never written last.
             # What was read just now is not read again.
-            read = {file.name: file for file in index.files}
+            read = {file.path: file for file in index.files}
             with self.alone(_INDEX_LOCK, "listing the images", timeout=-1):
                 known = self._known_files()
                 index = self._scan(known | read, len(known))
-                index.write(self.store, known)
+                index.write(self.store)
         if self.settings.images is not None:
             self._warn_of_new(index.unreadable)
         return index
 
-    def _known_files(self) -> dict[str, IndexedFile]:
-        return {file.name: file for file in map(IndexedFile.of, self.store.items())}
+    def _known_files(self) -> dict[str, ListedFile]:
+        return {item.path: item for item in self.store.items()}
 
-    def _scan(self, known: Mapping[str, IndexedFile], num_expected: int) -> Index:
+    def _scan(self, known: Mapping[str, ListedFile], num_expected: int) -> Index:
         """Return the images or rows there are now; there must be some if expected."""
         if self.settings.images is None:
             from fewlabels.projects.rows import rows_in, scan_rows
@@ -170,8 +169,7 @@ class ProjectFolder:
         if index is None or (num_expected and not index.files):  # such as a lost drive
             raise ProjectError(
                 f"None of the {num_expected} images is in '{folder.resolve()}'. Put "
-                "them back, or write that folder as 'images' into "
-                f"'{self.settings_file}'. The labels are safe."
+                f"them back or correct 'images' in {FILE}. The labels are safe."
             )
         return index
 
@@ -205,8 +203,7 @@ class ProjectFolder:
         rows = row_images(rows_in(self.vectors_file), paths, are_items=are_items)
         if rows.shape != shape:
             raise ProjectError(
-                f"The rows in '{self.vectors_file}' have {rows.shape[0]} numbers, and "
-                f"those of the project {shape[0]}. Put them back; the labels are safe."
+                f"'{self.vectors_file}' has rows of shape {rows.shape}, not {shape}."
             )
         return rows
 
@@ -215,7 +212,7 @@ class ProjectFolder:
         if self.settings.images is None:
             return ()
         folder = self.images_folder
-        return tuple(IndexedFile.of(item).file(folder) for item in snapshot.items)
+        return tuple(image_file(item, folder) for item in snapshot.items)
 
     def records(self) -> tuple[models.ModelRecord, ...]:
         """Return what is known of every model, in the order of training."""
@@ -268,8 +265,7 @@ def check_empty(folder: Path) -> None:
         if is_free:
             return
     raise ProjectError(
-        f"'{folder}' is not empty; nothing was touched. Give a new or empty folder, or "
-        "continue the project that is there."
+        f"'{folder}' is not empty; nothing was touched. Give a new or empty folder."
     )
 
 

@@ -14,7 +14,7 @@ import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -38,59 +38,11 @@ _CHUNK = 1_024
 _NUM_THREADS = min(8, 2 + (os.cpu_count() or 1))
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedFile:
-    """An image file as it was when it was last read."""
-
-    name: str
-    """Path below the folder, with forward slashes."""
-    size: int
-    """Bytes."""
-    mtime_ns: int
-    """Time of the last change, or ``UNSETTLED``."""
-    digest: str
-    """Hash of the content: what a label belongs to."""
-    fingerprint: bytes
-    """Of the picture; empty if it is damaged, or of a row."""
-
-    @classmethod
-    def of(cls, item: Item) -> "IndexedFile":
-        """Return an item of the store as the index knows files."""
-        details: object = item.details  # whatever a damaged store holds
-        text = details.get("fingerprint") if isinstance(details, Mapping) else None
-        try:
-            fingerprint = b64decode(
-                text if isinstance(text, str) else "", validate=True
-            )
-        except ValueError:  # the picture is read anew
-            fingerprint = b""
-        return cls(item.path, item.size, item.mtime_ns, item.digest, fingerprint)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the fingerprint is a current one."""
-        has_size = len(self.fingerprint) == LAYOUT.itemsize
-        return has_size and self.fingerprint[0] == VERSION
-
-    def file(self, folder: Path) -> ImageFile:
-        """Return the file as pools take it, without opening it."""
-        record = np.frombuffer(self.fingerprint, dtype=LAYOUT)[0]
-        return ImageFile(
-            name=self.name,
-            path=folder / self.name,
-            digest=self.digest,
-            height=int(record["height"]),
-            width=int(record["width"]),
-            is_grey=bool(record["is_grey"]),
-            orientation=int(record["orientation"]),
-        )
-
-
 @dataclass(frozen=True)
 class Index:
     """All images of a folder."""
 
-    files: tuple[IndexedFile, ...]
+    files: tuple[ListedFile, ...]
     """The readable files, in natural order of their names."""
     unreadable: tuple[UnreadableFile, ...]
     """What looks like an image and is not one, by name and reason."""
@@ -104,25 +56,41 @@ class Index:
         """For each content hash the one that stands for its group of duplicates."""
         from fewlabels.projects.duplicates import representatives
 
-        known = {f.digest: f.fingerprint for f in self.files if f.fingerprint}
-        alone = {file.digest: file.digest for file in self.files}
+        fingerprints = {file.digest: fingerprint_of(file) for file in self.files}
+        known = {digest: taken for digest, taken in fingerprints.items() if taken}
+        alone = {digest: digest for digest in fingerprints}
         return alone | representatives(known) if known else alone
 
-    def write(self, store: Store, known: Mapping[str, IndexedFile]) -> None:
-        """Bring the store's list of images up to date; known files are listed there."""
-        store.index(
-            ListedFile(
-                path=file.name,
-                digest=file.digest,
-                size=file.size,
-                mtime_ns=file.mtime_ns,
-                group=self.representative[file.digest],
-                details=None
-                if known.get(file.name) is file
-                else {"fingerprint": b64encode(file.fingerprint).decode("ascii")},
-            )
-            for file in self.files
-        )
+    def write(self, store: Store) -> None:
+        """Bring the store's list of images up to date."""
+        group_of = self.representative
+        store.index(replace(file, group=group_of[file.digest]) for file in self.files)
+
+
+def fingerprint_of(file: ListedFile) -> bytes:
+    """Return the fingerprint of a picture; empty if there is no current one."""
+    details: object = file.details  # whatever a damaged store holds
+    text = details.get("fingerprint") if isinstance(details, Mapping) else None
+    try:
+        fingerprint = b64decode(text if isinstance(text, str) else "", validate=True)
+    except ValueError:  # the picture is read anew
+        return b""
+    is_current = len(fingerprint) == LAYOUT.itemsize and fingerprint[0] == VERSION
+    return fingerprint if is_current else b""
+
+
+def image_file(file: ListedFile, folder: Path) -> ImageFile:
+    """Return an indexed file as pools take it, without opening it."""
+    record = np.frombuffer(fingerprint_of(file), dtype=LAYOUT)[0]
+    return ImageFile(
+        name=file.path,
+        path=folder / file.path,
+        digest=file.digest,
+        height=int(record["height"]),
+        width=int(record["width"]),
+        is_grey=bool(record["is_grey"]),
+        orientation=int(record["orientation"]),
+    )
 
 
 def inside(folder: Path, images: Path) -> str | None:
@@ -135,7 +103,7 @@ def inside(folder: Path, images: Path) -> str | None:
 
 def scan(
     folder: Path,
-    known: Mapping[str, IndexedFile] | None = None,
+    known: Mapping[str, ListedFile] | None = None,
     *,
     without: str | None = None,
     most: int | None = None,
@@ -159,7 +127,7 @@ def scan(
     if most is not None and most < len(names):
         drawn = set(sorted(names, key=_name_hash)[:most])
         names = [name for name in names if name in drawn]
-    files: dict[str, IndexedFile] = {}
+    files: dict[str, ListedFile] = {}
     changed = []
     for name in names:
         file = (known or {}).get(name)
@@ -168,8 +136,8 @@ def scan(
         else:
             changed.append(name)
     for result in _read(folder, changed):
-        if isinstance(result, IndexedFile):
-            files[result.name] = result
+        if isinstance(result, ListedFile):
+            files[result.path] = result
         else:
             unreadable.append(result)
     return Index(
@@ -185,21 +153,21 @@ def _name_hash(name: str) -> bytes:
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
-def _is_unchanged(file: IndexedFile, path: str) -> bool:
+def _is_unchanged(file: ListedFile, path: str) -> bool:
     try:
         state = os.stat(path)  # noqa: PTH116 - a hundred thousand Paths take a second
     except OSError:
         return False  # reading it will tell why
     now = (state.st_size, state.st_mtime_ns)
-    return now == (file.size, file.mtime_ns) and file.is_complete
+    return now == (file.size, file.mtime_ns) and bool(fingerprint_of(file))
 
 
-def _read(folder: Path, names: Sequence[str]) -> Iterator[IndexedFile | UnreadableFile]:
+def _read(folder: Path, names: Sequence[str]) -> Iterator[ListedFile | UnreadableFile]:
     """Read files, several at a time; never more than a chunk is waiting."""
     if not names:
         return
 
-    def read(name: str) -> IndexedFile | UnreadableFile:
+    def read(name: str) -> ListedFile | UnreadableFile:
         path = folder / name
         try:
             state = path.stat()  # a change while it is read is noticed next time
@@ -209,8 +177,13 @@ def _read(folder: Path, names: Sequence[str]) -> Iterator[IndexedFile | Unreadab
         except OSError as error:
             return left_out(name, error.strerror or "cannot be read")
         is_settled = abs(time.time_ns() - state.st_mtime_ns) > _SETTLING_NS
-        mtime_ns = state.st_mtime_ns if is_settled else UNSETTLED
-        return IndexedFile(name, state.st_size, mtime_ns, file.digest, picture)
+        return ListedFile(
+            path=name,
+            digest=file.digest,
+            size=state.st_size,
+            mtime_ns=state.st_mtime_ns if is_settled else UNSETTLED,
+            details={"fingerprint": b64encode(picture).decode("ascii")},
+        )
 
     with (
         ThreadPoolExecutor(_NUM_THREADS) as threads,
@@ -249,9 +222,8 @@ def thumbnails(items: Sequence[Item]) -> NDArray[np.float32]:
     Returns:
         Shape (n, 64).
     """
-    files = map(IndexedFile.of, items)
     blank = bytes(LAYOUT.itemsize)
-    lightness, *_ = unpacked(f.fingerprint if f.is_complete else blank for f in files)
+    lightness, *_ = unpacked(fingerprint_of(item) or blank for item in items)
     half = SIDE // 2
     parts = lightness.reshape(-1, half, 2, half, 2).mean(axis=(2, 4))
     parts = parts.reshape(-1, half**2)

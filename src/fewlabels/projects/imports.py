@@ -137,8 +137,7 @@ class ProjectImports(ProjectLabels):
             entries = list(_folder_rows(self.images_folder, path, [*items.values()]))
             if not any(isinstance(row, Fault) or row.row["label"] for row in entries):
                 raise DataError(
-                    f"No images in '{path}' are in a subfolder named after their class;"
-                    " give a folder with a subfolder for each class."
+                    f"No image in '{path}' is in a subfolder named after its class."
                 )
         else:
             most = max(_MAX_ROWS, _MAX_ROWS_PER_IMAGE * len(items))
@@ -207,9 +206,7 @@ class ProjectImports(ProjectLabels):
             held = [v for v in verdicts if v.is_imported and v.kind is Kind.LABEL]
             if uuid is None:
                 if not held:
-                    raise UsageError(
-                        "No imported label is in force, so there is nothing to undo."
-                    )
+                    raise UsageError("No imported label is in force to be undone.")
                 last = store.event(max(held, key=lambda verdict: verdict.sequence).uuid)
                 assert last is not None
                 uuid = str(last.event.payload[_KEY])
@@ -370,8 +367,7 @@ class _Plan:
             self._classes = ClassFinder(self._active)
             if len(self._active) > len(self.in_use) + _MAX_NEW_CLASSES:
                 raise UsageError(
-                    f"The file names more than {_MAX_NEW_CLASSES:,} new classes, so "
-                    "nothing was imported; check its class column."
+                    f"Over {_MAX_NEW_CLASSES:,} classes are new; check the column."
                 ) from error
         self._rows_of[item].append((entry, label))
 

@@ -20,7 +20,6 @@ OWNER = "owner"
 """The annotator of events that add and rename classes."""
 
 _INCIDENTAL = ("client_time", "round", "strategy", "model", "payload")
-_NOTHING = "Nothing was written."
 
 
 class ProjectLabels(ProjectFolder):
@@ -232,8 +231,7 @@ class ProjectLabels(ProjectFolder):
             measuring = next((item for item in items if item in audit), None)
             if measuring is not None:
                 raise UsageError(
-                    f"The image '{measuring}' measures how good the model is, so its "
-                    f"label must not come from a model. {_NOTHING}"
+                    f"'{measuring}' is an audit image; a person has to label it."
                 )
             verdicts = store.verdicts(with_missing=True, items=items)
             mine = {v.item for v in verdicts if v.uuid == part_uuid(uuid, v.item)}
@@ -356,8 +354,7 @@ class ProjectLabels(ProjectFolder):
 def annotator_name(annotator: str | None) -> str:
     """Return the name of an annotator; for None that of this computer's user."""
     if annotator == "":
-        msg = f"The annotator has an empty name. Give a name, or None. {_NOTHING}"
-        raise UsageError(msg)
+        raise UsageError("The annotator has an empty name. Give a name, or None.")
     if annotator is not None:
         return annotator
     try:
@@ -384,17 +381,11 @@ def answer_event(
 ) -> Event:
     """Return the event of an answer, if somebody asked about the image."""
     if not isinstance(answer.label, str | None):
-        raise UsageError(
-            f"The class is {answer.label!r}, of type {type(answer.label).__name__}; "
-            f"give the name of a class. {_NOTHING}"
-        )
+        raise UsageError(f"The class is {answer.label!r}; give the name of a class.")
     if answer.label is not None and answer.label not in number_of:
         raise UnknownNameError("class", answer.label, number_of)
     if answer.id not in asked:
-        raise StoreError(
-            f"Nobody asked about the image '{answer.id}', so it has no place in the "
-            f"budget. Ask first. {_NOTHING}"
-        )
+        raise StoreError(f"Nobody asked about the image '{answer.id}'. Ask first.")
     payload: dict[str, Any] = {}
     if answer.lead_time is not None:
         payload["lead_time"] = answer.lead_time
@@ -423,7 +414,7 @@ def _wrong_turn(
         names = (name for name, n in number_of.items() if n == before.class_number)
         word = next(names, before.kind.value)
         sentence = f"has answered {about} already: '{word}'. Change or undo that"
-    return StoreError(f"'{event.annotator}' {sentence}. {_NOTHING}")
+    return StoreError(f"'{event.annotator}' {sentence}.")
 
 
 def _check_room(
@@ -439,8 +430,7 @@ def _check_room(
         who = ", ".join(f"'{name}'" for name in names)
         wanted = f"{overlap} answer{'s are' if overlap > 1 else ' is'} wanted"
         raise StoreError(
-            f"You no longer had the image '{event.item}': {who} took it over meanwhile,"
-            f" and {wanted}. {_NOTHING}"
+            f"You no longer had '{event.item}': {who} took it over, and {wanted}."
         )
 
 
@@ -521,8 +511,7 @@ def _numbers_before(store: Store, known: StoredEvent, name: str) -> dict[str, in
     }
     if name not in name_of.values():
         raise ReplayError(
-            f"The UUID {known.event.uuid} came again with another content: there was "
-            f"no class '{name}' at event {known.sequence}. {_NOTHING}"
+            f"The UUID {known.event.uuid} came again with another class, '{name}'."
         )
     return {name: number for number, name in name_of.items()}
 

@@ -64,8 +64,8 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
     num_classes = sum(count > 0 for count in pool.class_counts)
     if num_classes < models.NUM_TO_TELL_APART:
         raise UsageError(
-            f"{len(pool.labeled)} labels of {num_classes} classes are there to train "
-            f"on, besides the {len(snapshot.audited)} audit labels. Label two classes."
+            f"{len(pool.labeled)} labels of {num_classes} classes are not enough to "
+            f"train ({len(snapshot.audited)} audit labels aside). Label two classes."
         )
     chosen = project.chosen_trainer() if other is None else other
     trainer = training.resolve(chosen.name, chosen.options)

@@ -63,8 +63,8 @@ def records(folder: Path) -> tuple[ModelRecord, ...]:
             models.append(ModelRecord.model_validate_json(content))
         except (OSError, ValueError) as error:
             raise ProjectError(
-                f"'{path}' is damaged. Labels are not touched by this: remove the "
-                f"folder '{path.parent}' and those after it, and train again."
+                f"'{path}' is damaged, and the labels are not. Remove its folder and "
+                "later ones, then train again."
             ) from error
     return tuple(models)
 

@@ -127,14 +127,12 @@ def probabilities(
 def _read_rows(path: Path, width: int) -> Vectors:
     if path.is_dir() and not any(path.glob("*.parquet")):
         raise ShapeError(
-            f"The model takes rows of {width} numbers, not images, and '{path}' is a "
-            "folder without any. Give a file of rows, or a folder of shards."
+            f"The model takes rows of {width} numbers, and '{path}' has no shards."
         )
     vectors = Vectors.read(path)
     if vectors.rows.shape[1] != width:
         raise ShapeError(
-            f"The model takes rows of {width} numbers, and those in '{path}' have "
-            f"{vectors.rows.shape[1]}. Make them by what made the rows it learned from."
+            f"The model takes rows of {width} numbers, not {vectors.rows.shape[1]}."
         )
     return vectors
 

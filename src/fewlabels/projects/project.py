@@ -86,7 +86,7 @@ class Project(ProjectAnswers, ProjectImports):
         with folders.new_project_folder(place) as partial:
             with Store.open(folders.store_place(partial, settings)) as opened:
                 identity = opened.begin(names, annotator=OWNER)
-                index.write(opened, {})
+                index.write(opened)
             settings.model_copy(update={"store_identity": identity}).write(partial)
         # The caller named it all.
         project = cls.open(place, allow_code=True, trust_store=True)

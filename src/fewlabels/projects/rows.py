@@ -9,7 +9,8 @@ from fewlabels.data.decode import digest_of
 from fewlabels.data.vectors import Vectors
 from fewlabels.errors import DataError
 from fewlabels.pool import ArrayImages
-from fewlabels.projects.image_index import Index, IndexedFile
+from fewlabels.projects.image_index import Index
+from fewlabels.projects.store import ListedFile
 
 OVER_ROWS = "linear"
 """The default trainer of rows, which does not depend on the units of columns."""
@@ -22,8 +23,8 @@ def rows_in(path: Path) -> Vectors:
         states = [part.stat() for part in parts]
     except OSError as error:
         raise DataError(
-            f"The rows are not in '{path}' ({error.strerror}). Put them back, or write "
-            "their place as 'vectors' into project.json. The labels are safe."
+            f"The rows are not in '{path}' ({error.strerror}). Put them back or "
+            "correct 'vectors' in project.json. The labels are safe."
         ) from error
     sizes = tuple((state.st_size, state.st_mtime_ns) for state in states)
     return _read(path, (*parts, *sizes))
@@ -34,9 +35,7 @@ def _read(path: Path, _: tuple[object, ...]) -> Vectors:
     return Vectors.read(path)
 
 
-def scan_rows(
-    vectors: Vectors, known: Mapping[str, IndexedFile] | None = None
-) -> Index:
+def scan_rows(vectors: Vectors, known: Mapping[str, ListedFile] | None = None) -> Index:
     """Return an index of rows as items: a label belongs to the name of a row.
 
     It stays when the numbers of a row change. Rows without names are known by their
@@ -48,10 +47,12 @@ def scan_rows(
         content = name.encode()
         if vectors.names is None:
             content = rows[number : number + 1].numpy().tobytes()
-        file = IndexedFile(name, num_bytes, 0, digest_of(content), b"")
-        is_known = before.get(name) == file
-        files.append(before[name] if is_known else file)
-        num_new += not is_known
+        digest = digest_of(content)
+        file = before.get(name)
+        if file is None or (file.digest, file.size) != (digest, num_bytes):
+            file = ListedFile(path=name, digest=digest, size=num_bytes, mtime_ns=0)
+            num_new += 1
+        files.append(file)
     return Index(tuple(files), (), num_read=num_new, num_listed=len(files))
 
 

@@ -141,8 +141,8 @@ def _query_size(
         if left >= 1:
             why = f"every {noun} has been asked about"
         raise BudgetError(
-            f"Nothing more to ask: {why}. To go on, raise 'budget' in "
-            f"'{project.settings_file}' or add {noun}s; to finish, train and export."
+            f"Nothing more to ask: {why}. Raise 'budget' in '{project.settings_file}', "
+            f"add {noun}s, or train and export."
         )
     return min(project.settings.query if wanted is None else wanted, left, num_free)
 

@@ -92,11 +92,8 @@ class NewProject(_Common):
         audit, largest = self.audit, largest_audit(num_images)
         if audit is None:
             audit = int(AUDIT_SHARE * min(self.budget, num_images))
-        if audit > largest:
-            raise errors.UsageError(
-                f"The audit slice would take {audit} of {num_images} images; at most "
-                f"half of them, {largest}, may measure."
-            )
+        name = f"The audit slice of {num_images} images"
+        errors.check_range(name, audit, at_most=largest)
         own = {name: getattr(self, name) for name in _Common.model_fields} | resolved
         given = {name: value for name, value in own.items() if value is not None}
         return ProjectSettings.model_validate(given | {"audit": audit})

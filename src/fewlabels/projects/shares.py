@@ -34,8 +34,7 @@ def read_shares(given: str | Sequence[float], num_classes: int) -> Shares:
         shown = given if isinstance(given, str) else ",".join(map(str, given))
         example = ",".join(["2"] + ["1"] * (num_classes - 1))
         raise UsageError(
-            f"The shares are '{shown}'. Give a number above zero for each of the "
-            f"{num_classes} classes, such as {example}; or 'even', or 'unknown'."
+            f"The shares are '{shown}'; give 'even', 'unknown' or such as {example}."
         )
     return tuple(share / total for share in numbers)
 

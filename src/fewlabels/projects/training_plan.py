@@ -30,7 +30,7 @@ from fewlabels.names import is_import_path
 from fewlabels.pool import UNKNOWN, ArrayImages, Images, Pool
 from fewlabels.projects import image_index
 from fewlabels.projects.folder import reference
-from fewlabels.projects.image_index import Index, inside
+from fewlabels.projects.image_index import Index, image_file, inside
 from fewlabels.projects.rows import OVER_ROWS, rows_in, scan_rows
 from fewlabels.projects.settings import NewProject
 from fewlabels.projects.shares import UNKNOWN as UNKNOWN_SHARES
@@ -116,8 +116,7 @@ def plan(
     """
     if len(images.shape) != _NUM_AXES or not len(images):
         raise ShapeError(
-            f"There are {len(images)} items of shape {images.shape}; a plan is made "
-            "for images of shape (channels, height, width)."
+            f"{len(images)} items have the shape {images.shape}; a plan is for images."
         )
     num_items = num_items or len(images)
     files = images.files if isinstance(images, FileImages) else None
@@ -205,23 +204,17 @@ class Source:
             vectors, own = rows_in(file), reference(file, place)
         if images is None:
             if vectors is None:
-                raise UsageError(
-                    "There is nothing to label: give a folder of images, a file of "
-                    "rows as the encoder vectors:FILE, or both."
-                )
+                raise UsageError("Give a folder of images or the encoder vectors:FILE.")
             return cls(scan_rows(vectors), (), vectors, own)
         if not images.is_dir():
             raise DataError(f"There is no folder '{images}' with images.")
         index = image_index.scan(images, without=inside(place, images), most=first)
         if not index.files:
             such_as = f" ({index.unreadable[0]})" if index.unreadable else ""
-            raise DataError(
-                f"There is no readable image in '{images}'{such_as}. Give a folder of "
-                "PNG, JPEG or other common images."
-            )
+            raise DataError(f"There is no readable image in '{images}'{such_as}.")
         if vectors is not None:
-            vectors.of([file.name for file in index.files])
-        files = tuple(file.file(images) for file in index.files)
+            vectors.of([file.path for file in index.files])
+        files = tuple(image_file(file, images) for file in index.files)
         return cls(index, files, vectors, own)
 
     def plan(self, new: NewProject, shares: Shares) -> Planned:
@@ -306,9 +299,7 @@ class Source:
 def _check_unused(quality: Quality | None, why: str) -> None:
     """Raise if a quality was asked for where it changes nothing."""
     if quality is not None:
-        raise UsageError(
-            f"The quality '{quality}' would have no effect, since {why}; leave it out."
-        )
+        raise UsageError(f"The quality '{quality}' has no effect, since {why}.")
 
 
 # ------------------------------------------------------------------------ its time

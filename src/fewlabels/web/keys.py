@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b, sha256
 from pathlib import Path
 
-from fewlabels.errors import UsageError
+from fewlabels.errors import check_range
 from fewlabels.files import open_regular, replace_file
 
 KEY_FILE = ".page-key"
@@ -49,11 +49,8 @@ class Keys:
         Returns:
             The keys.
         """
-        if token is not None and len(token) < LEAST_TOKEN:
-            raise UsageError(
-                f"The token has {len(token)} characters and could be guessed; give at "
-                f"least {LEAST_TOKEN}, such as {secrets.token_urlsafe(24)}."
-            )
+        if token is not None:
+            check_range("The length of the token", len(token), at_least=LEAST_TOKEN)
         kept = _signing_key(folder / KEY_FILE)
         key = sha256(kept + (token or "").encode()).digest()
         return cls(token or secrets.token_urlsafe(24), key)

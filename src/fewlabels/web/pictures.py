@@ -16,7 +16,7 @@ from typing import NamedTuple
 from fewlabels.data.decode import ImageFile
 from fewlabels.errors import DataError
 from fewlabels.projects import Project
-from fewlabels.projects.image_index import IndexedFile
+from fewlabels.projects.image_index import image_file
 from fewlabels.report.pictures import decode_within, encoded
 
 SIDES = (160, 320, 1280, 2560)
@@ -83,7 +83,7 @@ class ImageNames:
     ) -> Iterator[tuple[str, tuple[str, ImageFile]]]:
         folder = self.project.images_folder
         for item in self.project.store.items(ids=ids):
-            yield self.name_of(item.id), (item.id, IndexedFile.of(item).file(folder))
+            yield self.name_of(item.id), (item.id, image_file(item, folder))
 
 
 def picture(file: ImageFile, folder: Path, side: int) -> Picture:

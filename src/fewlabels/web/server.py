@@ -157,10 +157,7 @@ def serve(
         if creation is None:
             project = stack.enter_context(Project.open(folder, allow_code=allow_code))
             if project.settings.images is None:
-                raise UsageError(
-                    "The project has rows and no images to look at on a page. Label "
-                    "the rows in a file: ask, then tell."
-                )
+                raise UsageError("The project has no images; use ask and tell.")
         else:
             stack.enter_context(_new_folder(folder))
         keys = Keys.of(folder, token)
@@ -230,8 +227,7 @@ def _new_folder(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"The folder '{folder}' for the project cannot be made: {error.strerror}. "
-            "Give another one."
+            f"'{folder}' cannot be made: {error.strerror}. Give another folder."
         ) from error
     try:
         yield
@@ -246,10 +242,8 @@ def check_reach(host: str, token: str | None) -> None:
     """Raise if other machines could reach the page and nobody chose a token."""
     if host not in LOOPBACK and not token:
         raise UsageError(
-            f"At '{host}' other machines can reach the page, so it needs a token that "
-            "you choose, of at least 16 characters, in the variable FEWLABELS_TOKEN. "
-            "What is sent is not encrypted: in a network that you do not trust, leave "
-            "the host out and use an SSH tunnel."
+            f"Other machines reach '{host}': put a token of 16 characters or more into "
+            "FEWLABELS_TOKEN. Nothing is encrypted; an SSH tunnel is safer."
         )
 
 
@@ -264,9 +258,7 @@ def _listening(host: str, port: int | None, folder: Path) -> socket.socket:
             return socket.create_server((host, number), family=family)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
-    raise UsageError(
-        f"Cannot listen at {host}, port {ports[0]}: {reason}. Give another port."
-    )
+    raise UsageError(f"Cannot listen at {host}:{ports[0]}: {reason}.")
 
 
 def _address(host: str, listener: socket.socket, token: str) -> str:

@@ -317,8 +317,7 @@ def store_letters(project: Project, wanted: Mapping[str, str]) -> None:
     for letter, times in Counter(wanted.values()).items():
         if times > 1:
             raise UsageError(
-                f"{times} classes have the letter '{letter}'; give each its own. "
-                "Nothing was changed."
+                f"{times} classes have the letter '{letter}'; give each its own."
             )
     numbered = {str(number_of[name]): letter for name, letter in wanted.items()}
     replace_text(project.folder / LETTERS_FILE, json.dumps(numbered, indent=1) + "\n")

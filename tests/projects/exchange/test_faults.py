@@ -47,11 +47,11 @@ ROWS = [
     ("zebra.png,cat,,", "there is no image 'zebra.png' in this project."),
     ("c.png,cat,,", "no image 'c.png' in this project. Did you mean 'sub/c.png'?"),
     ("a.png,catt,,", "there is no class 'catt'. Did you mean 'cat'?"),
-    ("a.png,unsure,skip,", "says 'unsure' as its label and 'skip' as its status"),
+    ("a.png,unsure,skip,", "has the label 'unsure' and the status 'skip'"),
     ("a.png,zebra,,", "there is no class 'zebra'."),
     ("f.png,cat,,", "nobody asked about 'f.png'; take the row out."),
-    ("a.png,cat,skip,", "is skipped and has the label 'cat'; decide on one."),
-    ("a.png,,maybe,", "the status 'maybe' is neither 'skip' nor 'unsure'."),
+    ("a.png,cat,skip,", "is skipped and has the label 'cat'."),
+    ("a.png,,maybe,", "the status 'maybe'; write 'skip' or 'unsure'."),
     (",cat,,", "names no image; fill in file_name."),
     ("d, e.png,cat,,x", "has 5 cells and the header has 4"),
     ("b.png,dog,,", "the same annotator answered about this image on line 2 already"),
@@ -156,7 +156,7 @@ def test_strange_files_are_called_by_their_names(tmp_path):
 def test_a_time_outside_all_calendars_is_a_fault(tmp_path, time):
     content = f"file_name,label,time\na.png,cat,{time}\n"
     (fault,) = faults(tmp_path / "t.csv", content)
-    assert fault.sentence.startswith(f"the time '{time}' is not written as 2026-")
+    assert fault.sentence.startswith(f"has the time '{time}'; write 2026-")
 
 
 def test_a_missing_file_is_an_error_also_with_partial(tmp_path):
@@ -179,10 +179,10 @@ def test_ids_and_names_have_to_agree(tmp_path):
 
 
 TIMES = [
-    ("soon,1", "the time 'soon' is not written as"),
-    (",-1", "the lead_time '-1' is not a number of seconds"),
-    (",nan", "the lead_time 'nan' is not a number of seconds"),
-    (",long", "the lead_time 'long' is not a number of seconds"),
+    ("soon,1", "the time 'soon'; write 2026"),
+    (",-1", "the lead_time '-1'; write seconds"),
+    (",nan", "the lead_time 'nan'; write seconds"),
+    (",long", "the lead_time 'long'; write seconds"),
 ]
 
 

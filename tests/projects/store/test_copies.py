@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 from sqlalchemy import inspect, text
-from tests.projects.store.toy import current, fill, label
+from tests.projects.store.toy import all_items, current, fill, label
 
 from fewlabels.errors import NewerStoreError, StoreError, UsageError
 from fewlabels.projects.store import RoundItem, Store, StoredRound
@@ -17,7 +17,7 @@ def everything(store):
     """Return all that a store holds, without leases."""
     return (
         list(store.events()),
-        list(store.items(with_missing=True)),
+        all_items(store),
         store.classes(),
         store.rounds(),
         store.verdicts(),

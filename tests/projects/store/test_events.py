@@ -163,7 +163,7 @@ def test_each_annotator_undoes_her_own(store):
     item = fill(store)[0]
     given = label(item)
     store.append([given])
-    with pytest.raises(StoreError, match="is by 'ann', so 'bob' cannot"):
+    with pytest.raises(StoreError, match="is by 'ann'; 'bob' cannot"):
         store.undo("bob", target=given.uuid)
     with pytest.raises(StoreError, match=r"no event .* to undo"):
         store.undo("bob", target=new_uuid())
@@ -192,9 +192,9 @@ def test_classes_are_added_renamed_retired_and_restored(store):
     store.append([label(item, 0)])
     with pytest.raises(StoreError, match="name 'dog' is taken by class 1"):
         change(Kind.CLASS_RENAMED, 3, name="dog")
-    with pytest.raises(StoreError, match="a new one gets number 4"):
+    with pytest.raises(StoreError, match="the next new one is 4"):
         change(Kind.CLASS_ADDED, 7, name="bee")
-    with pytest.raises(StoreError, match="a new one gets number 4"):
+    with pytest.raises(StoreError, match="the next new one is 4"):
         change(Kind.CLASS_RETIRED, 9)
     with pytest.raises(StoreError, match="cannot be undone; rename"):
         store.undo("owner", target=next(store.events()).event.uuid)

@@ -111,7 +111,7 @@ def test_a_network_drive_is_told_by_its_mount(path, kind, mounts):
     if kind is None:
         check_drive(Path(path))
     else:
-        with pytest.raises(NetworkDriveError, match=rf"network drive \({kind} at"):
+        with pytest.raises(NetworkDriveError, match=rf"network drive \({kind}\)"):
             check_drive(Path(path))
 
 

@@ -28,7 +28,7 @@ def test_nothing_is_written_while_one_moment_is_read(store):
             lambda: moment.undo("ann"),
             lambda: moment.lease("ann", 1),
         ):
-            with pytest.raises(UsageError, match="Nothing can be written while"):
+            with pytest.raises(UsageError, match="Nothing is written while"):
                 write()
     assert current(store) == {}
 

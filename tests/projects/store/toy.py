@@ -1,6 +1,9 @@
 """Small contents for a store."""
 
+import sqlalchemy as sa
+
 from fewlabels.projects.store import Event, Kind, ListedFile
+from fewlabels.projects.store.schema import ITEMS, PRESENT
 
 CLASSES = ("cat", "dog", "fox")
 
@@ -14,6 +17,25 @@ def found(path, digest=None, **changes):
 def files(number):
     """Return files with different contents, f0000.png and so on."""
     return [found(f"f{i:05d}.png", f"{i:016x}") for i in range(number)]
+
+
+def all_items(store):
+    """Return path and state of all items by id, also of those without a file."""
+    with store.read_connection() as connection:
+        return {row.id: row for row in connection.execute(sa.select(ITEMS))}
+
+
+def index(store, listed):
+    """List files; return how many are new, moved, back, missing since, and present."""
+    before = all_items(store)
+    store.index(listed)
+    after = all_items(store)
+    present = {name for name, row in after.items() if row.state == PRESENT}
+    there = {name for name, row in before.items() if row.state == PRESENT}
+    moved = {n for n in present & before.keys() if before[n].path != after[n].path}
+    back = (present & before.keys()) - there - moved
+    new = after.keys() - before.keys()
+    return len(new), len(moved), len(back), len(there - present), len(present)
 
 
 def fill(store, number=3):

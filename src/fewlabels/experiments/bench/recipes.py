@@ -379,11 +379,16 @@ def supervised(experiment: Experiment) -> Experiment:
     )
 
 
-def demo() -> Experiment:
-    """Return the experiment of ``fewlabels demo``: digits, 10 to 100 labels."""
+def demo(*, is_fast: bool = False) -> Experiment:
+    """Return the experiment of ``fewlabels demo``: digits, 10 to 100 labels.
+
+    If it has to be fast, trainings are short and seeds few.
+    """
     pools = {"name": "digits", "counts": [60] * 10}
     blend = _condition(pools, {"name": "blend"}, 0, 10, 100)
-    network = _condition("digits", _SELDOM_MEASURED, 10, 10, 20)
+    short = {"name": _SMALL["name"], "steps": 200, "checkpoint_every": 200}
+    trainer = short if is_fast else _SELDOM_MEASURED
+    network = _condition("digits", trainer, 10, 10, 20)
     npc = {"name": "npc", **_LARGEST_VALUE}
     fields = {
         "name": "demo",
@@ -403,7 +408,7 @@ def demo() -> Experiment:
             {"name": "FixMatch+DARP", "num_seeds": 10, **network},
         ],
         "strategies": ("random", npc, "typiclust", DEFAULT_STRATEGY),
-        "seeds": tuple(range(30)),
+        "seeds": tuple(range(2 if is_fast else 30)),
         "subject": DEFAULT_STRATEGY,
         "figures": ("accuracy", "savings"),
         "footprint": _CPU["footprint"],

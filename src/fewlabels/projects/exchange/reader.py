@@ -143,9 +143,7 @@ def file_rows(
             if error.errno == errno.EFBIG:
                 yield Fault(1, f"the file has {error.strerror} are read.")
                 return
-            raise DataError(
-                f"'{path}' cannot be read: {error.strerror}. Give another file."
-            ) from error
+            raise DataError(f"'{path}' cannot be read: {error.strerror}.") from error
     yield from parse_rows(path.name, content, columns)
 
 
@@ -249,20 +247,17 @@ def _read_answer(
     status = (text_of(row, "status") or "").lower()
     if status not in {"", SKIP, UNSURE}:
         raise FaultyRowError(
-            f"the status {quoted(status)} is neither '{SKIP}' nor '{UNSURE}'."
+            f"has the status {quoted(status)}; write '{SKIP}' or '{UNSURE}'."
         )
     label = classes.find(row)
     if label is not None and label not in classes.names:
         if status not in {"", STATUS_WORDS[label]}:
             raise FaultyRowError(
-                f"says {quoted(label)} as its label and {quoted(status)} as its "
-                "status; decide on one."
+                f"has the label {quoted(label)} and the status {quoted(status)}."
             )
         status, label = STATUS_WORDS[label], None
     if status == SKIP and label is not None:
-        raise FaultyRowError(
-            f"is skipped and has the label {quoted(label)}; decide on one."
-        )
+        raise FaultyRowError(f"is skipped and has the label {quoted(label)}.")
     return Answer(
         id=identifier,
         label=label,
@@ -284,7 +279,7 @@ def _read_time(word: str | None) -> datetime | None:
         time.astimezone(UTC)  # fails for the first day of year 1
     except (ValueError, OverflowError):
         raise FaultyRowError(
-            f"the time {quoted(word)} is not written as 2026-01-31T12:00:00Z."
+            f"has the time {quoted(word)}; write 2026-01-31T12:00:00Z."
         ) from None
     return time
 
@@ -297,9 +292,7 @@ def _read_seconds(word: str | None) -> float | None:
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise FaultyRowError(
-            f"the lead_time {quoted(word)} is not a number of seconds."
-        )
+        raise FaultyRowError(f"has the lead_time {quoted(word)}; write seconds.")
     return seconds
 
 

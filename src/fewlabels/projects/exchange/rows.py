@@ -137,10 +137,7 @@ class Columns:
         if given is None:
             missing = f"No column has a usual name for the {what}"
         shown = ", ".join(self.seen)[:200] or "none"
-        raise UsageError(
-            f"{missing}, so nothing was imported; the columns are {shown}. Name the "
-            f"one with the {what} by {option}."
-        )
+        raise UsageError(f"{missing}; the columns are {shown}. Name it by {option}.")
 
 
 def parse_rows(

@@ -139,10 +139,7 @@ def _check_config(path: Path) -> None:
         text = read_regular(path, _MAX_CONFIG).decode("utf-8")
         if _CHOICE.sub("", text) == label_config(()):
             return
-    raise UsageError(
-        f"'{path}' exists already, is not as fewlabels wrote it, and was not touched. "
-        "Give the query another name."
-    )
+    raise UsageError(f"'{path}' exists and was changed. Give the query another name.")
 
 
 def suggestion(item: AskedItem, classes: Sequence[str]) -> tuple[str, float] | None:

@@ -152,10 +152,8 @@ def save_model(
     """
     network = _exportable(classifier)
     if not len(set(classes)) == len(classes) == classifier.num_classes:
-        raise DataError(
-            f"The model tells {classifier.num_classes} classes apart, and "
-            f"{len(set(classes))} names were given; give a different one per class."
-        )
+        num_classes = classifier.num_classes
+        raise DataError(f"{num_classes} classes got the names {list(classes)}.")
     encoder = None
     if isinstance(network, FrozenClassifier):
         encoder = EncoderConfig.of(network.encoder)
@@ -201,16 +199,9 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
         with files.open_regular(path, _MAX_WEIGHTS) as file:
             digest = file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        name = Path(error.filename or path).name
-        raise DataError(
-            f"There is no exported model in {folder}: {name} cannot be read "
-            f"({error.strerror}). Give the folder that holds {_CONFIG} and {_WEIGHTS}."
-        ) from error
+        raise DataError(f"There is no exported model in {folder}: {error}.") from error
     if digest != config.weights_sha256:
-        raise DataError(
-            f"{path} is damaged, or belongs to another {_CONFIG}: its SHA-256 begins "
-            f"with {digest[:12]}, not {config.weights_sha256[:12]}. Export it again."
-        )
+        raise DataError(f"{path} is damaged or of another {_CONFIG}. Export again.")
     num_classes = len(config.classes)
     classifier: Exportable
     try:
@@ -227,13 +218,9 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
             )
         checkpoint.read_into(_tensors(classifier), path)
     except UsageError as error:
-        raise DataError(
-            f"{folder / _CONFIG} describes a model that cannot be built: {error}"
-        ) from error
+        raise DataError(f"{folder / _CONFIG} cannot be used: {error}") from error
     except (ValueError, RuntimeError) as error:
-        raise DataError(
-            f"{path} does not fit {_CONFIG} beside it. Export the model again."
-        ) from error
+        raise DataError(f"{path} does not fit {_CONFIG}. Export again.") from error
     return LoadedModel(classifier, config.classes, config.input_shape)
 
 
@@ -246,10 +233,7 @@ def _parse_config(path: Path, content: bytes) -> ModelConfig:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "the file"
             reason = f"{where}: {first['msg']}"
-        raise DataError(
-            f"{path} does not describe a model that was exported here, or is damaged "
-            f"({reason}). Export the model again."
-        ) from error
+        raise DataError(f"{path} is damaged ({reason}). Export again.") from error
 
 
 def _exportable(classifier: Classifier) -> Exportable:
@@ -257,10 +241,8 @@ def _exportable(classifier: Classifier) -> Exportable:
     if isinstance(classifier, NetworkClassifier | FrozenClassifier):
         models.name_of(classifier.module)
         return classifier
-    raise UsageError(
-        f"A classifier of type {type(classifier).__name__} cannot be exported. Train "
-        "with one of fewlabels.training.names()."
-    )
+    kind = type(classifier).__name__
+    raise UsageError(f"A {kind} cannot be exported; use one of training.names().")
 
 
 def _enclosed_network(encoder: Encoder) -> WideResNet | None:
@@ -323,13 +305,11 @@ def _load_encoder(
         encoder = encoders.resolve(config.published, **config.published_options)
     else:
         raise DataError(
-            f"The encoder '{config.identity}' is somebody's own, and is not in the "
-            "files. Load the model in Python with load_model(folder, encoder=...)."
+            f"Give load_model the encoder '{config.identity}': it is not in the files."
         )
     if encoder.name != config.identity:
         raise DataError(
-            f"The model was trained over the encoder '{config.identity}', and this one "
-            f"is '{encoder.name}': its features mean something else. Use that version."
+            f"The encoder is '{encoder.name}'; give '{config.identity}' instead."
         )
     return encoder
 
@@ -349,8 +329,7 @@ class PixelClassifier(nn.Module):
             encoder = classifier.encoder
             if not isinstance(encoder, ModuleEncoder) or not encoder.is_portable:
                 raise UsageError(
-                    f"The encoder '{encoder.name}' is not a torch module and cannot be "
-                    f"written as ONNX. Use {_WEIGHTS} instead."
+                    f"The encoder '{encoder.name}' cannot be ONNX. Use {_WEIGHTS}."
                 )
             self.encoder = encoder
             self.encoding = encoder.module  # so that its weights are found

@@ -85,8 +85,7 @@ def write_labels(path: Path, rows: Iterable[LabelRow]) -> None:
     for label in labels:
         if label["time"] is not None and label["time"].tzinfo is None:
             raise UsageError(
-                f"The label of {label['file_name']} was given at {label['time']}, "
-                "without a time zone. Give one, for example datetime.now(UTC)."
+                f"The time of {label['file_name']}, {label['time']}, has no time zone."
             )
     names = _LABEL_SCHEMA.names
     columns = {name: [label[name] for label in labels] for name in names}
@@ -112,10 +111,7 @@ def write_predictions(
         UsageError: If two classes share a name.
     """
     if len(set(classes)) < len(classes):
-        raise UsageError(
-            f"{len(classes)} classes have {len(set(classes))} different names, and "
-            "each is a column; give each its own."
-        )
+        raise UsageError(f"The classes {list(classes)} are not distinct.")
     numbers = {f"p_{name}": pa.float32() for name in classes}
     schema = pa.schema(PREDICTION_COLUMNS | numbers)
     write_table(path, schema, (_prediction_columns(rows, classes) for rows in parts))
@@ -127,8 +123,8 @@ def _prediction_columns(rows: PredictionRows, classes: Sequence[str]) -> dict[st
     shape = len(rows.file_names), len(classes)
     if probabilities_nC.shape != shape or len(human) != len(rows.file_names):
         raise ShapeError(
-            f"Probabilities have shape {tuple(probabilities_nC.shape)}, with "
-            f"{shape[0]} files, {shape[1]} classes and {len(human)} labels of people."
+            f"Probabilities of shape {tuple(probabilities_nC.shape)} and {len(human)} "
+            f"labels do not fit {shape[0]} files and {shape[1]} classes."
         )
     number_of = {name: number for number, name in enumerate(classes)}
     label_n = probabilities_nC.argmax(dim=1)
@@ -173,10 +169,7 @@ def check_replaceable_table(path: Path) -> None:
     except (OSError, pa.ArrowException):
         pass
     if list(names[: len(PREDICTION_COLUMNS)]) != list(PREDICTION_COLUMNS):
-        raise UsageError(
-            f"'{path}' exists already and holds no predictions; it was not touched. "
-            "Give another file."
-        )
+        raise UsageError(f"'{path}' holds no predictions; give another file.")
 
 
 def _check_table_ending(path: Path) -> None:

@@ -3,7 +3,7 @@ from .votes import agreement as agreement, consensus as consensus
 from .votes import cohen_kappa as cohen_kappa, fleiss_kappa as fleiss_kappa
 from .items import candidates_digest as candidates_digest
 from .records import Annotation as Annotation, Asking as Asking, Event as Event
-from .records import Indexed as Indexed, Item as Item, Kind as Kind
+from .records import Item as Item, Kind as Kind
 from .records import LabelClass as LabelClass, Lease as Lease, Leased as Leased
 from .records import ListedFile as ListedFile, RoundItem as RoundItem
 from .records import StoredEvent as StoredEvent, StoredRound as StoredRound

@@ -82,8 +82,7 @@ def store_url(place: str | Path) -> sa.URL:
         if kind == "sqlite" and url.database and url.database != ":memory:":
             return store_url(Path(url.database))
     raise errors.UsageError(
-        f"'{shown}' is not a place for a label store. Give a file or the address of a "
-        "PostgreSQL server, such as 'postgresql://user:password@host/database'."
+        f"'{shown}' is not a place for a label store; give a file or postgresql://..."
     )
 
 
@@ -112,10 +111,9 @@ def check_drive(path: Path) -> None:
     # Of several mounts at one folder the last one is seen.
     above.sort(key=lambda mount: len(mount[0].parts))
     if above and above[-1][1] in _NETWORK_SYSTEMS:
-        folder, kind = above[-1]
+        kind = above[-1][1]
         raise errors.NetworkDriveError(
-            f"'{path}' is on a network drive ({kind} at '{folder}'), where SQLite is "
-            "not safe. Give a folder on a local disk, or a PostgreSQL server."
+            f"'{path}' is on a network drive ({kind}). Use a local disk or PostgreSQL."
         )
 
 
@@ -141,8 +139,8 @@ def check_address(address: str) -> sa.URL | None:
     else:
         return url
     raise errors.UsageError(
-        f"The address of the label store {problem}. Give 'postgresql://user@host:port/"
-        "database', with ?sslmode= if needed, and anything else by PGHOST and the like."
+        f"The address of the label store {problem}. Give postgresql://user@host:port/"
+        "database, with ?sslmode= if needed, and anything else by PGHOST and the like."
     )
 
 
@@ -287,8 +285,7 @@ class Database:
         """Yield a connection that alone may write; durable at the end of the block."""
         if self.joined is not None:
             if not self.joined.get_execution_options().get(_WRITES):
-                msg = "Nothing can be written while one moment is read."
-                raise errors.UsageError(msg)
+                raise errors.UsageError("Nothing is written while a moment is read.")
             yield self.joined
             return
         with (
@@ -342,8 +339,7 @@ def connect(
         engine = create_engine(url, connect_args=arguments, pool_pre_ping=True)
     except ModuleNotFoundError as error:
         raise errors.StoreError(
-            f"The label store '{without_secrets(url)}' needs a driver that is not "
-            "installed. Run: pip install 'fewlabels[postgres]'"
+            "A driver is not installed. Run: pip install 'fewlabels[postgres]'"
         ) from error
     return engine, without_secrets(url), None
 
@@ -403,15 +399,19 @@ def chunked(entries: Iterable[Entry], size: int = 400) -> Iterator[list[Entry]]:
         yield some
 
 
-def unknown_of(
-    connection: sa.Connection, column: sa.ColumnElement[Any], named: Iterable[Entry]
-) -> set[Entry]:
-    """Return the entries that are in no row of a column."""
+def check_stored(
+    connection: sa.Connection, column: sa.ColumnElement[Any], named: Any, noun: str
+) -> None:
+    """Raise unless all entries are in a column."""
     unknown = set(named)
     for some in chunked(tuple(unknown)):
         query = sa.select(column).where(column.in_(some))
         unknown -= set(connection.execute(query).scalars())
-    return unknown
+    if unknown:
+        raise errors.StoreError(
+            f"{len(unknown)} of {len(named)} {noun}s are not in the store, the first "
+            f"is {min(unknown)!r}. Add them first."
+        )
 
 
 def streamed(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[sa.Row[Any]]:

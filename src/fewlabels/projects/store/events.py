@@ -25,7 +25,6 @@ from fewlabels.projects.store.records import LABELS, Event, Kind, StoredEvent
 from fewlabels.projects.store.schema import CLASSES, EVENTS, ITEMS, renew_checksums
 
 _MANY = 500
-_NOTHING = "Nothing of this call was written."
 _FIELDS = tuple(field.name for field in fields(Event))
 _CANCELED = EVENTS.alias()
 _WITH_TARGETS = sa.select(EVENTS, _CANCELED.c.uuid.label("target_uuid")).select_from(
@@ -232,8 +231,7 @@ class Events(Database):
             if any(counts.values()):
                 held = ", ".join(f"{count} {name}" for name, count in counts.items())
                 raise StoreError(
-                    f"The label store belongs to another project: it holds {held}. "
-                    "Nothing was touched; give this project an empty database."
+                    f"The label store belongs to another project: it holds {held}."
                 )
             store.add_classes(names, annotator=annotator)
             return store.identity or ""
@@ -306,7 +304,7 @@ def _check_same(event: Event, number: int, known: Event) -> None:
     if name is not None:
         raise ReplayError(
             f"The UUID {event.uuid} came again with another content: {name} was "
-            f"{before[name]!r} in event {number} and is {after[name]!r}. {_NOTHING}"
+            f"{before[name]!r} in event {number} and is {after[name]!r}."
         )
 
 
@@ -325,12 +323,7 @@ def _check_references(connection: sa.Connection, events: Sequence[Event]) -> Non
     """Refuse events about items, classes or rounds that the store does not know."""
     for noun, column in (("item", ITEMS.c.id), ("round", schema.ROUNDS.c.step)):
         named = {getattr(event, noun) for event in events} - {None}
-        unknown = database.unknown_of(connection, column, named)
-        if unknown:
-            raise StoreError(
-                f"{len(unknown)} of {len(named)} {noun}s are not in the store, the "
-                f"first is {min(unknown)!r}. Add them first. {_NOTHING}"
-            )
+        database.check_stored(connection, column, named, noun)
     query = sa.select(CLASSES.c.number).where(CLASSES.c.active)
     active = set(connection.execute(query).scalars())
     active |= {e.class_number for e in events if e.kind is Kind.CLASS_ADDED}
@@ -338,7 +331,7 @@ def _check_references(connection: sa.Connection, events: Sequence[Event]) -> Non
         if event.kind in LABELS and event.class_number not in active:
             raise StoreError(
                 f"The label for '{event.item}' names class {event.class_number}; the "
-                f"classes in use are {sorted(active)}. Add or restore it. {_NOTHING}"
+                f"classes in use are {sorted(active)}. Add or restore it."
             )
 
 
@@ -347,15 +340,14 @@ def _switch(connection: sa.Connection, undo: Event) -> dict[str, Any]:
     query = sa.select(EVENTS).where(EVENTS.c.uuid == undo.target)
     target = connection.execute(query).one_or_none()
     if target is None:
-        raise StoreError(f"There is no event {undo.target} to undo. {_NOTHING}")
+        raise StoreError(f"There is no event {undo.target} to undo.")
     name = f"Event {target.sequence} ({target.kind})"
     if Kind(target.kind) in records.CLASS_EVENTS:
         remedy = "rename, retire or restore the class instead"
-        raise StoreError(f"{name} cannot be undone; {remedy}. {_NOTHING}")
+        raise StoreError(f"{name} cannot be undone; {remedy}.")
     if target.annotator != undo.annotator:
         raise StoreError(
-            f"{name} is by '{target.annotator}', so '{undo.annotator}' cannot undo it. "
-            f"{_NOTHING}"
+            f"{name} is by '{target.annotator}'; '{undo.annotator}' cannot undo it."
         )
     is_root = target.root is None
     root = target.sequence if is_root else target.root
@@ -363,8 +355,7 @@ def _switch(connection: sa.Connection, undo: Event) -> dict[str, Any]:
     switches = connection.execute(query.order_by("sequence")).scalars().all()
     if len(switches) % 2 if is_root else target.sequence != switches[-1]:
         raise StoreError(
-            f"{name} does not hold any more: event {switches[-1]} came later. Undo "
-            f"that one to go back. {_NOTHING}"
+            f"{name} does not hold any more: undo event {switches[-1]} to go back."
         )
     return {"target": target.sequence, "root": root, "item": target.item}
 
@@ -376,13 +367,12 @@ def _change_class(connection: sa.Connection, event: Event) -> None:
     number_of = {row.name: row.number for row in rows}
     if name is not None and number_of.get(name, number) != number:
         raise StoreError(
-            f"The class name '{name}' is taken by class {number_of[name]}. {_NOTHING}"
+            f"The class name '{name}' is taken by class {number_of[name]}."
         )
     is_new, next_number = event.kind is Kind.CLASS_ADDED, len(number_of)
     if number != next_number if is_new else number not in number_of.values():
         raise StoreError(
-            f"An event '{event.kind}' names class {number}; there are classes 0 to "
-            f"{next_number - 1}, and a new one gets number {next_number}. {_NOTHING}"
+            f"'{event.kind}' names class {number}; the next new one is {next_number}."
         )
     change = sa.update(CLASSES).where(CLASSES.c.number == number)
     if is_new:

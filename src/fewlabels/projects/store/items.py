@@ -38,7 +38,7 @@ _KNOWN_ID = sa.select(ITEMS.c.id).where(_IS_SAME).scalar_subquery()
 class Items(Database):
     """Methods of a store about images and rounds."""
 
-    def index(self, files: Iterable[ListedFile]) -> records.Indexed:
+    def index(self, files: Iterable[ListedFile]) -> None:
         """Update the items from a complete list of the image files.
 
         The list goes to a temporary table first, some thousand files at a time, while
@@ -53,9 +53,6 @@ class Items(Database):
 
         Args:
             files: Every file there is now.
-
-        Returns:
-            What changed.
         """
         with database.explained(self.place), self.engine.connect() as connection:
             with connection.begin():
@@ -68,40 +65,34 @@ class Items(Database):
                         connection.execute(_LISTED.insert(), rows)
                 except IntegrityError as error:
                     raise UsageError(
-                        f"A path between '{some[0].path}' and '{some[-1].path}' was "
-                        "listed twice; list it once. Nothing was changed."
+                        f"A path after '{some[0].path}' is listed twice; list it once."
                     ) from error
             with self.transaction(connection):
                 connection.execute(sa.update(_LISTED).values(item=_KNOWN_ID))
-                num_back = _update_known(connection)
-                num_moved = _move(connection)
+                _update_known(connection)
+                _move(connection)
                 num_new = _add(connection)
                 is_lost = ITEMS.c.state == PRESENT, ~_IS_LISTED
                 lost = sa.update(ITEMS).where(*is_lost).values(state=schema.MISSING)
-                num_missing = connection.execute(lost).rowcount
-                num_present = _count(connection, _LISTED)
+                connection.execute(lost)
                 if num_new:
                     database.analyze(connection, ITEMS)
                 schema.renew_checksums(connection, ITEMS)
             with connection.begin():
                 _LISTED.drop(connection)
-        return records.Indexed(num_new, num_moved, num_back, num_missing, num_present)
 
-    def items(
-        self, *, with_missing: bool = False, ids: Sequence[str] | None = None
-    ) -> Iterator[Item]:
-        """Yield all items by path, or those with some ids; missing ones if wanted."""
-        query = sa.select(ITEMS).order_by(ITEMS.c.path, ITEMS.c.id)
-        if not with_missing:
-            query = query.where(ITEMS.c.state == PRESENT)
+    def items(self, *, ids: Sequence[str] | None = None) -> Iterator[Item]:
+        """Yield all items whose file is there, by path, or those with some ids."""
+        query = sa.select(ITEMS).where(ITEMS.c.state == PRESENT)
+        query = query.order_by(ITEMS.c.path, ITEMS.c.id)
         parts = [query]
         if ids is not None:
             parts = [query.where(ITEMS.c.id.in_(some)) for some in chunked(ids)]
         with self.read_connection() as connection:
             for row in (row for part in parts for row in streamed(connection, part)):
                 columns = dict(row._mapping)
-                group, state = columns.pop("duplicates"), columns.pop("state")
-                yield Item(**columns, group=group, is_present=state == PRESENT)
+                del columns["state"]
+                yield Item(group=columns.pop("duplicates"), **columns)
 
     @property
     def items_checksum(self) -> str:
@@ -127,24 +118,16 @@ class Items(Database):
                 texts = {records.canonical(r.options) for r in (known, given)}
                 if known != same or len(texts) > 1:
                     raise StoreError(
-                        f"Round {given.step} is in the store already ({known.strategy},"
-                        f" {len(known.items)} items, seed {known.seed}) with another "
-                        "content. Rounds never change; add the next one."
+                        f"Round {given.step} is stored already ({known.strategy}, "
+                        f"{len(known.items)} items, seed {known.seed}); add the next."
                     )
                 return known
             if given.step != len(rounds):
-                raise UsageError(
-                    f"The next round is number {len(rounds)}; got step {given.step}."
-                )
+                raise UsageError(f"The next round is {len(rounds)}; got {given.step}.")
             asked = [member.item for member in given.items]
             if len(set(asked)) < len(asked):
                 raise UsageError(f"Round {given.step} names an item twice.")
-            unknown = database.unknown_of(connection, ITEMS.c.id, asked)
-            if unknown:
-                raise StoreError(
-                    f"{len(unknown)} of {len(asked)} items of round {given.step} are "
-                    f"not in the store, the first is '{min(unknown)}'. Index them."
-                )
+            database.check_stored(connection, ITEMS.c.id, asked, "item")
             created = replace(given, created=self.now(connection))
             row = {column.name: getattr(created, column.name) for column in ROUNDS.c}
             connection.execute(ROUNDS.insert(), row)
@@ -198,9 +181,8 @@ def candidates_digest(ids: Iterable[str]) -> str:
 # -------------------------------------------------------------------------- indexing
 
 
-def _update_known(connection: sa.Connection) -> int:
-    """Update items whose file is listed; return how many had been missing."""
-    num_back = _count(connection, ITEMS, _IS_LISTED, ITEMS.c.state == schema.MISSING)
+def _update_known(connection: sa.Connection) -> None:
+    """Update items whose file is listed."""
     values: dict[str, Any] = {
         "size": _LISTED.c.size,
         "mtime_ns": _LISTED.c.mtime_ns,
@@ -211,10 +193,9 @@ def _update_known(connection: sa.Connection) -> int:
     differs = (new.is_distinct_from(ITEMS.c[name]) for name, new in values.items())
     changed = sa.update(ITEMS).where(_LISTED.c.item == ITEMS.c.id, sa.or_(*differs))
     connection.execute(changed.values(values))
-    return num_back
 
 
-def _move(connection: sa.Connection) -> int:
+def _move(connection: sa.Connection) -> None:
     """Pair new paths with items that are gone, by content; labeled items first."""
     is_labeled = sa.exists().where(schema.EVENTS.c.item == ITEMS.c.id)
     order = is_labeled.desc(), ITEMS.c.state.desc(), ITEMS.c.id
@@ -237,11 +218,10 @@ def _move(connection: sa.Connection) -> int:
         moved = sa.update(ITEMS).where(ITEMS.c.id == item).values(path=path)
         connection.execute(moved, rows)
         _update_known(connection)
-    return len(rows)
 
 
 def _add(connection: sa.Connection) -> int:
-    """Add items for all other files; an id that is taken gets a number."""
+    """Add items for all other files and count them; an id in use gets a number."""
     num_new = _count(connection, _LISTED, _IS_NEW)
     name = (_LISTED.c.path + "@" + _LISTED.c.digest).label("id")
     empty = sa.literal({}, schema.Json)

@@ -168,11 +168,7 @@ def _candidates(connection: sa.Connection, among: Among) -> sa.Select[Any]:
         return query.where(ROUND_ITEMS.c.round >= since, ~is_repeated)
     if isinstance(among, str):
         raise UsageError(f"among='{among}' is one id; give a list of ids or a round.")
-    if len(among) > MOST_LISTED:
-        raise UsageError(
-            f"among lists {len(among)} items, more than {MOST_LISTED}. Add them as a "
-            "round and give its step."
-        )
+    check_range("The number of items in among", len(among), at_most=MOST_LISTED)
     is_listed = (ITEMS.c.id.in_(some) for some in chunked(among))
     return query.where(sa.or_(sa.false(), *is_listed))
 

@@ -204,33 +204,15 @@ class ListedFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Item:
-    """An image as the store knows it."""
+class Item(ListedFile):
+    """An image file as the store knows it."""
 
     id: str
     """Path and hash where it was first seen; stays when the file moves."""
-    path: str
-    """Where it is now, or was last."""
-    digest: str
     group: str
-    size: int
-    mtime_ns: int
-    is_present: bool
-    details: Mapping[str, Any]
 
-
-@dataclass(frozen=True)
-class Indexed:
-    """What changed when all files were listed once more."""
-
-    num_new: int
-    num_moved: int
-    num_back: int
-    """Files that were missing before and are where they were."""
-    num_missing: int
-    """Files that are missing since this time."""
-    num_present: int
-    """All that are there now."""
+    def __post_init__(self) -> None:
+        """Check nothing: a value that was damaged in the store is replaced later."""
 
 
 @dataclass(frozen=True)

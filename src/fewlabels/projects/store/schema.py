@@ -292,8 +292,7 @@ def make_ready(database: Database, *, create: bool) -> None:
             version = _version(connection, place)
     if not version and not create:
         raise StoreError(
-            f"There is no label store in '{place}'. If there was one, put the newest "
-            "backup there; nothing was changed."
+            f"There is no label store in '{place}'. Put the newest backup there."
         )
     if not version:
         with database.write_connection() as connection:
@@ -335,8 +334,7 @@ def _version(connection: sa.Connection, place: str) -> int:
         raise damaged(place, f"its table {VERSION.name} holds {list(versions)[:3]}")
     if versions[0] > SCHEMA_VERSION:
         raise NewerStoreError(
-            f"The label store '{place}' is of version {versions[0]}, newer than "
-            f"{SCHEMA_VERSION}. Nothing was changed; update fewlabels."
+            f"'{place}' is of the newer version {versions[0]}; update fewlabels."
         )
     return versions[0]
 

@@ -30,8 +30,7 @@ class Store(Events, Items, Leases):
         >>> store.add_classes(["cat", "dog"], annotator="ann")
         (0, 1)
         >>> file = ListedFile(path="a.png", digest="0f", size=1, mtime_ns=0)
-        >>> store.index([file]).num_new
-        1
+        >>> store.index([file])
         >>> label = Event(
         ...     kind=Kind.LABEL, annotator="ann", item="a.png@0f", class_number=1
         ... )
