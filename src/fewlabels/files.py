@@ -24,7 +24,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from io import BufferedReader
 from math import isfinite
 from pathlib import Path
@@ -278,6 +278,11 @@ def hold_lock(
         yield
     finally:
         held.release()
+
+
+def digest_of(content: bytes | memoryview) -> str:
+    """Return a short hash of some bytes: 16 hexadecimal digits."""
+    return blake2b(content, digest_size=8).hexdigest()
 
 
 def add_checksum(text: str) -> str:

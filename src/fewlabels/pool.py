@@ -124,6 +124,23 @@ Matrix = Rows | NDArray[Any]
 """The same, or an array or a memory map."""
 
 
+class RowSource(Protocol):
+    """One row per item, in memory or in a file; any library's array is one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of items, and of numbers in a row."""
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        ...
+
+    def __getitem__(self, items: NDArray[np.int64], /) -> Any:
+        """Return the rows of some items, shape (n, D)."""
+        ...
+
+
 def as_rows(matrix: Matrix) -> Rows:
     """Return a matrix as rows in floating point; those of a mapped file stay there.
 
@@ -145,6 +162,11 @@ def as_rows(matrix: Matrix) -> Rows:
 def take_rows(rows: Rows, items: Tensor) -> Rows:
     """Return the rows of some items; those of a file are not read yet."""
     return rows.part(items) if isinstance(rows, MappedRows) else rows[items]
+
+
+def read_rows(rows: RowSource, items: NDArray[np.int64] | Tensor) -> Tensor:
+    """Return some rows, from the disk or from memory, as float32 (n, D)."""
+    return torch.as_tensor(rows[np.asarray(items)]).to("cpu", torch.float32)
 
 
 def slice_rows(rows: Rows, parts: Sequence[slice]) -> list[Rows]:

@@ -10,7 +10,6 @@ from tests.data.pictures import pixels, save
 
 from fewlabels import progress
 from fewlabels.data import files as module
-from fewlabels.data.decode import digest_of
 from fewlabels.data.files import (
     FileImages,
     Listed,
@@ -20,6 +19,7 @@ from fewlabels.data.files import (
     is_held_out,
 )
 from fewlabels.errors import DataError
+from fewlabels.files import digest_of
 
 
 def checked(folder, names):

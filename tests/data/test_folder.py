@@ -8,10 +8,10 @@ import torch
 from PIL import Image
 from tests.data.pictures import pixels, save, tree
 
-from fewlabels.data.decode import digest_of
 from fewlabels.data.files import is_held_out
 from fewlabels.data.folder import folder_pool
 from fewlabels.errors import DataError, FewlabelsWarning, UnreadableFilesWarning
+from fewlabels.files import digest_of
 
 
 def loaded(folder, **options):

@@ -5,7 +5,7 @@ import torch
 
 from fewlabels import models, rng
 from fewlabels.errors import UsageError
-from fewlabels.models.dropout import Dropout, draw_from, layers, sampled
+from fewlabels.models.network import Dropout, draw_from, dropout_layers, sampled
 
 
 def network(dropout=0.3):
@@ -59,8 +59,8 @@ def test_sampled_network_treats_items_alike_and_is_restored():
 
 
 def test_without_dropout_there_are_no_layers():
-    assert layers(network(dropout=0.0)) == []
-    assert len(layers(network())) == 3
+    assert dropout_layers(network(dropout=0.0)) == []
+    assert len(dropout_layers(network())) == 3
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.0])

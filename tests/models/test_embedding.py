@@ -16,7 +16,6 @@ from fewlabels.data.derived import ChosenImages
 from fewlabels.data.files import FileImages
 from fewlabels.data.folder import folder_pool
 from fewlabels.errors import DataError, NotFiniteError, ShapeError, UsageError
-from fewlabels.gram.nodes import read_rows
 from fewlabels.models.cache import BLOCK, FeatureCache
 from fewlabels.models.embedding import (
     StoredViews,
@@ -24,6 +23,7 @@ from fewlabels.models.embedding import (
     embedded,
     embedded_views,
 )
+from fewlabels.pool import read_rows
 
 pytestmark = pytest.mark.usefixtures("untouched_randomness")
 

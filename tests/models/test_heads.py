@@ -5,7 +5,8 @@ import torch
 
 from fewlabels import models, rng
 from fewlabels.errors import ShapeError, UnknownNameError, UsageError
-from fewlabels.models import as_input, checkpoint, dropout
+from fewlabels.models import as_input, checkpoint
+from fewlabels.models.network import sampled
 
 ROWS = torch.rand(9, 12, generator=rng.stream(0, "rows")) * 6
 
@@ -71,7 +72,7 @@ def test_a_wrong_standardization_is_explained():
 @pytest.mark.parametrize("name", ["linear", "mlp-30"])
 def test_dropout_comes_before_the_last_layer(name):
     network = head(name, dropout=0.5)
-    with dropout.sampled(network.eval(), rng.stream(0, "masks")):
+    with sampled(network.eval(), rng.stream(0, "masks")):
         features = network.embed(ROWS)
     dropped = (features == 0).all(dim=0)
     assert 0 < dropped.sum() < len(dropped)

@@ -170,12 +170,12 @@ def found_encoder(encoder: str | None, *, download: bool) -> str | None:
 
     Whoever misspelled a path hears of it before anything heavy is imported.
     """
-    from fewlabels.models import encoders
-
     if encoder is None:
         if download:
             raise UsageError("There is nothing to download; name it with --encoder.")
         return None
+    from fewlabels.models import encoders
+
     encoders.check(encoder)
     if download:
         encoders.download(encoder)

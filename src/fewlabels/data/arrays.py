@@ -10,7 +10,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from fewlabels.data.decode import digest_of
 from fewlabels.data.text import is_utf8, natural_key
 from fewlabels.errors import (
     DataError,
@@ -20,6 +19,7 @@ from fewlabels.errors import (
     check_distinct,
     check_finite_rows,
 )
+from fewlabels.files import digest_of
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool, Split, check_labels, to_numpy
 
 Arrays = NDArray[Any] | Tensor

@@ -12,7 +12,6 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from hashlib import blake2b
 from io import BytesIO
 from math import prod
 from pathlib import Path
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fewlabels.errors import DataError
-from fewlabels.files import open_regular
+from fewlabels.files import digest_of, open_regular
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 """The image formats that are read, by their names in Pillow."""
@@ -117,11 +116,6 @@ class ImageFile:
     def item_id(self) -> str:
         """A name that outlives the position: relative path and content hash."""
         return f"{self.name}@{self.digest}"
-
-
-def digest_of(content: bytes | memoryview) -> str:
-    """Return a short hash of some bytes: 16 hexadecimal digits."""
-    return blake2b(content, digest_size=8).hexdigest()
 
 
 def inspect(name: str, path: Path) -> ImageFile:

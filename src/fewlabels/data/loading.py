@@ -1,4 +1,7 @@
-"""``load``: a pool of a named set, a folder, a manifest, a file or an array."""
+"""``load``: a pool of a named set, a folder, a manifest, a file or an array.
+
+What reads a kind of file is imported when such a file is given.
+"""
 
 from collections.abc import Sequence
 from os import PathLike
@@ -12,12 +15,8 @@ from torch import Tensor
 
 from fewlabels.data.arrays import Arrays, Labels, array_pool, pool_from_arrays
 from fewlabels.data.derived import Counts, limit_tests, repeated, resize_images, subset
-from fewlabels.data.folder import folder_pool
-from fewlabels.data.manifest import MANIFESTS, manifest_pool
 from fewlabels.data.named import named_pool, names
-from fewlabels.data.npz import read_npz
-from fewlabels.data.text import is_utf8, printable
-from fewlabels.data.vectors import with_vectors
+from fewlabels.data.text import MANIFESTS, is_utf8, printable
 from fewlabels.errors import DataError, UnknownNameError, UsageError, check_range
 from fewlabels.pool import Pool
 
@@ -102,6 +101,8 @@ def load(
             source, use_labels=not ignores_labels, size=size, test_share=test_share
         )
     if vectors is not None:
+        from fewlabels.data.vectors import with_vectors
+
         pool = with_vectors(pool, Path(vectors))
     if size is not None:
         pool = resize_images(pool, size)
@@ -135,6 +136,9 @@ def _load_name_or_path(
         raise DataError(f"The name {printable(str(path))} is not UTF-8. Rename it.")
     kind = path.suffix.lower()
     if not is_name and (is_folder or (is_file and kind in MANIFESTS)):
+        from fewlabels.data.folder import folder_pool
+        from fewlabels.data.manifest import manifest_pool
+
         pool_from = folder_pool if is_folder else manifest_pool
         return pool_from(path, size=size, test_share=test_share, use_labels=use_labels)
     if not use_labels:
@@ -142,6 +146,8 @@ def _load_name_or_path(
     if is_name:
         return named_pool(str(source))
     if is_file and kind == ".npz":
+        from fewlabels.data.npz import read_npz
+
         return pool_from_arrays(read_npz(path), path.stem, path)
     if is_file:
         known = ", ".join(sorted([*MANIFESTS, ".npz"]))

@@ -17,9 +17,6 @@ from fewlabels.errors import DataError, FewlabelsWarning
 from fewlabels.files import parse_json
 from fewlabels.pool import Pool
 
-MANIFESTS = frozenset({".csv", ".jsonl", ".parquet"})
-"""Extensions of the tables that are read."""
-
 _SPLITS = (TRAIN, *MEASURED)
 _OPTIONAL = ("label", "split")
 _NAMES_ONLY = 32  # times as many rows, where names alone are kept

@@ -5,19 +5,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import platformdirs
 import torch
 from numpy.typing import NDArray
 
-from fewlabels.data import official
 from fewlabels.data.arrays import item_ids, item_tensor, pool_from_arrays
-from fewlabels.data.npz import read_npz
 from fewlabels.errors import DataError, DownloadError, UnknownNameError
 from fewlabels.pool import ArrayImages, Pool, Split
 from fewlabels.progress import track
+
+if TYPE_CHECKING:
+    from fewlabels.data.official import Cifar
 
 NUM_TEST_DIGITS = 500
 """Digits to measure on; the other 1,297 are the pool."""
@@ -25,6 +26,10 @@ NUM_TEST_DIGITS = 500
 TIMEOUT = 30.0
 """Seconds without a byte after which a server is given up."""
 
+_NAMES = (
+    *("cifar10", "cifar100", "cifar20", "digits", "fashion-mnist", "mnist"),
+    "repeated-mnist",
+)
 _MOST_BYTES, _CHUNK = 2**30, 2**18
 _IDX_FILES = (
     "train-images-idx3-ubyte.gz",
@@ -70,68 +75,74 @@ class StandardSet:
 
 
 def _cifar(
-    layout: official.Cifar, *first_labels: int, classes: tuple[str, ...]
+    layout: "Cifar", *first_labels: int, classes: tuple[str, ...]
 ) -> StandardSet:
+    from fewlabels.data.official import read_cifar_folder
+
     return StandardSet(
         layout.name,
         first_labels,
         classes,
         folders=(layout.name,),
-        read=partial(official.read_cifar_folder, layout=layout),
+        read=partial(read_cifar_folder, layout=layout),
         url="https://www.cs.toronto.edu/~kriz/",
         md5={layout.archive: layout.md5[layout.archive]},
     )
 
 
-_STANDARD = {
-    "mnist": StandardSet(
-        "mnist",
-        first_labels=(5, 0, 4, 1, 9),
-        classes=_TEN_DIGITS,
-        folders=("mnist", "MNIST/raw"),
-        read=official.read_idx_folder,
-        url="https://ossci-datasets.s3.amazonaws.com/mnist/",
-        md5={
-            _IDX_FILES[0]: "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            _IDX_FILES[1]: "d53e105ee54ea40749a09fcbcd1e9432",
-            _IDX_FILES[2]: "9fb629c4189551a2d022fa330f9573f3",
-            _IDX_FILES[3]: "ec29112dd5afa0611ce80d1b7f02629c",
-        },
-    ),
-    "fashion-mnist": StandardSet(
-        "fashion-mnist",
-        first_labels=(9, 0, 0, 3, 0),
-        classes=(
-            *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
-            *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+def _standard_sets() -> dict[str, StandardSet]:
+    """Return the standard sets by name."""
+    from fewlabels.data import official
+
+    return {
+        "mnist": StandardSet(
+            "mnist",
+            first_labels=(5, 0, 4, 1, 9),
+            classes=_TEN_DIGITS,
+            folders=("mnist", "MNIST/raw"),
+            read=official.read_idx_folder,
+            url="https://ossci-datasets.s3.amazonaws.com/mnist/",
+            md5={
+                _IDX_FILES[0]: "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+                _IDX_FILES[1]: "d53e105ee54ea40749a09fcbcd1e9432",
+                _IDX_FILES[2]: "9fb629c4189551a2d022fa330f9573f3",
+                _IDX_FILES[3]: "ec29112dd5afa0611ce80d1b7f02629c",
+            },
         ),
-        folders=("fashion-mnist", "FashionMNIST/raw"),
-        read=official.read_idx_folder,
-        url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-        md5={
-            _IDX_FILES[0]: "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            _IDX_FILES[1]: "25c81989df183df01b3e8a0aad5dffbe",
-            _IDX_FILES[2]: "bef4ecab320f06d8554ea6380940ec79",
-            _IDX_FILES[3]: "bb300cfdad3c16e7a12a480ee83cd310",
-        },
-    ),
-    "cifar10": _cifar(
-        official.CIFAR10,
-        *(6, 9, 9, 4, 1),
-        classes=(
-            *("airplane", "automobile", "bird", "cat", "deer"),
-            *("dog", "frog", "horse", "ship", "truck"),
+        "fashion-mnist": StandardSet(
+            "fashion-mnist",
+            first_labels=(9, 0, 0, 3, 0),
+            classes=(
+                *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+                *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+            ),
+            folders=("fashion-mnist", "FashionMNIST/raw"),
+            read=official.read_idx_folder,
+            url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+            md5={
+                _IDX_FILES[0]: "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+                _IDX_FILES[1]: "25c81989df183df01b3e8a0aad5dffbe",
+                _IDX_FILES[2]: "bef4ecab320f06d8554ea6380940ec79",
+                _IDX_FILES[3]: "bb300cfdad3c16e7a12a480ee83cd310",
+            },
         ),
-    ),
-    "cifar100": _cifar(
-        official.CIFAR100, *(19, 29, 0, 11, 1), classes=tuple(map(str, range(100)))
-    ),
-}
+        "cifar10": _cifar(
+            official.CIFAR10,
+            *(6, 9, 9, 4, 1),
+            classes=(
+                *("airplane", "automobile", "bird", "cat", "deer"),
+                *("dog", "frog", "horse", "ship", "truck"),
+            ),
+        ),
+        "cifar100": _cifar(
+            official.CIFAR100, *(19, 29, 0, 11, 1), classes=tuple(map(str, range(100)))
+        ),
+    }
 
 
 def names() -> tuple[str, ...]:
     """Return the names of the built-in data sets, sorted."""
-    return tuple(sorted(["cifar20", "digits", "repeated-mnist", *_STANDARD]))
+    return _NAMES
 
 
 def named_pool(name: str) -> Pool:
@@ -149,7 +160,7 @@ def named_pool(name: str) -> Pool:
             test = replace(test, labels=group_of[test.labels])
         labels = group_of[pool.labels]
         return replace(pool, labels=labels, classes=_GROUPS, test=test)
-    standard = _STANDARD.get("mnist" if name == "repeated-mnist" else name)
+    standard = _standard_sets().get("mnist" if name == "repeated-mnist" else name)
     if standard is None:
         raise UnknownNameError("data set", name, names())
     return standard_pool(standard, places())
@@ -174,6 +185,8 @@ def standard_pool(standard: StandardSet, places: Sequence[Path]) -> Pool:
 
     It goes into the last place, which is the cache.
     """
+    from fewlabels.data.npz import read_npz
+
     for place in places:
         npz = place / f"{standard.name}.npz"
         if npz.is_file():

@@ -13,6 +13,9 @@ TRAIN = "train"
 MEASURED = ("test", "val", "validation", "valid")
 """Names of splits to measure on; the first one that is present is taken."""
 
+MANIFESTS = frozenset({".csv", ".jsonl", ".parquet"})
+"""Endings of files that list images."""
+
 FILE_COLUMNS = ("file_name", "path", "filename")
 """Columns of a table that may name a file; the first one that is present is taken."""
 

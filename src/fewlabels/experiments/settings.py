@@ -22,7 +22,6 @@ from pydantic import (
 from fewlabels import data, training
 from fewlabels.errors import UnknownNameError, UsageError, check_range
 from fewlabels.files import read_regular
-from fewlabels.models import encoders
 from fewlabels.names import DEFAULT_STRATEGY, AllowCode, Identity, check_code, identity
 
 if TYPE_CHECKING:
@@ -212,7 +211,9 @@ class RunSettings(FrozenModel):
         merged |= own
         settings = _checked(cls, merged, "setting")
         if encoder is not None:
-            if "trainer" not in merged and not encoders.rows_file(encoder):
+            from fewlabels.models.encoders import rows_file
+
+            if "trainer" not in merged and not rows_file(encoder):
                 twin = training.variant(settings.trainer.name, inputs="frozen-")
                 name = twin or settings.trainer.name
                 settings = settings.copy_with(trainer=Choice(name=name))
@@ -222,7 +223,9 @@ class RunSettings(FrozenModel):
 
     def over(self, encoder: str) -> Self:
         """Return the settings with features of another encoder, or rows of a file."""
-        file = encoders.rows_file(encoder)
+        from fewlabels.models.encoders import rows_file
+
+        file = rows_file(encoder)
         if file is None:
             return self.copy_with(trainer=self.trainer.over(encoder))
         rows = self.data.copy_with(options=self.data.options | {"vectors": str(file)})

@@ -1,6 +1,5 @@
 from .diffusion import (
     Diffusion as Diffusion,
-    Weights as Weights,
     diffusion_kernel as diffusion_kernel,
 )
 from .kernels import (
@@ -8,6 +7,7 @@ from .kernels import (
     LastLayerKernel as LastLayerKernel,
     LinearKernel as LinearKernel,
     SoftmaxKernel as SoftmaxKernel,
+    Weights as Weights,
     WideHeadKernel as WideHeadKernel,
     binary_factors as binary_factors,
     class_factors as class_factors,

@@ -10,7 +10,7 @@ Shapes: N items, M nodes of the graph, R eigenvectors.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -18,13 +18,11 @@ from torch import Tensor
 
 from fewlabels.errors import Count, Limits, Settings
 from fewlabels.gram.graph import NeighborGraph
-from fewlabels.gram.kernels import LinearKernel
+from fewlabels.gram.kernels import LinearKernel, Weights
 from fewlabels.gram.nodes import Nodes
 from fewlabels.gram.rows import DoubleRows
 from fewlabels.names import check_known
 from fewlabels.pool import Rows
-
-Weights = Literal["none", "influence"]
 
 _last: dict[tuple[Any, ...], "DiffusionRows"] = {}
 

@@ -21,6 +21,8 @@ from fewlabels.pool import Matrix, as_rows
 from fewlabels.protocols import InnerProduct
 
 Blocks = Literal["trace", "full"]
+Weights = Literal["none", "influence"]
+"""How much items count in a kernel: all the same, or by their influence."""
 
 _NEARLY_PARALLEL = 1 - 1e-4
 _CHUNK_NUMBERS = 2**22

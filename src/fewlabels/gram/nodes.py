@@ -8,35 +8,20 @@ Shapes: N items, n items asked about, M nodes, D numbers per row.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fewlabels.pool import RowSource, read_rows
+
 _BLOCK = 2048
 _LEAST_NORM = 1e-60  # what single precision holds is longer, or zero
 
 Floats = NDArray[np.float64]
 """Numbers in double precision, of any shape."""
-
-
-class RowSource(Protocol):
-    """One row per item, in memory or in a file."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of items, and of numbers in a row."""
-        ...
-
-    def __len__(self) -> int:
-        """Return the number of items."""
-        ...
-
-    def __getitem__(self, items: NDArray[np.int64], /) -> Any:
-        """Return the rows of some items, shape (n, D)."""
-        ...
 
 
 def directions(rows: Tensor, origin: float | Tensor) -> Tensor:
@@ -124,8 +109,3 @@ class Nodes:
         """A key that is equal for equal rows of equal items."""
         items = self.hashes.tobytes(), self.node_of.tobytes()
         return self.rows.shape, self.origin, *items
-
-
-def read_rows(rows: RowSource, items: NDArray[np.int64] | Tensor) -> Tensor:
-    """Return some rows, from the disk or from memory, as float32 (n, D)."""
-    return torch.as_tensor(rows[np.asarray(items)]).to("cpu", torch.float32)

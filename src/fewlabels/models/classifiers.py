@@ -8,29 +8,32 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from weakref import ref
 
 import torch
 from torch import Generator, Tensor, nn
 
-from fewlabels import rng
+from fewlabels import models, rng
 from fewlabels.data.derived import ChosenImages
 from fewlabels.errors import ShapeError, UsageError
-from fewlabels.gram.nodes import RowSource, read_rows
-from fewlabels.models import Network, as_input, dropout
-from fewlabels.models.cache import BLOCK, FeatureCache, FeatureRows, StoredRows
-from fewlabels.models.embedding import Precision, embedded
-from fewlabels.models.encoders import Encoder
-from fewlabels.pool import Images, Rows, take_rows
+from fewlabels.models.network import Network, as_input, dropout_layers, sampled
+from fewlabels.pool import Images, Rows, RowSource, read_rows, take_rows
 from fewlabels.protocols import Outputs
+
+if TYPE_CHECKING:
+    from fewlabels.models.cache import FeatureCache, FeatureRows, StoredRows
+    from fewlabels.models.embedding import Precision
+    from fewlabels.models.encoders import Encoder
 
 _MAX_VALUES = 2**24  # of the images that are in memory at a time
 _LEAST_DEVIATION = 0.1
+_BLOCK = 256
 
 # Where the rows are of the images that were asked about last, as long as these live: a
 # test split is measured after every query, and looking up 10,000 rows takes longer than
 # what a head makes of them.
-_last: list[tuple[ref[Images], object, StoredRows]] = []
+_last: list[tuple[ref[Images], object, "StoredRows"]] = []
 
 
 class ChunkedClassifier:
@@ -74,7 +77,7 @@ class ChunkedClassifier:
             UsageError: If the network has no dropout, so that all samples would agree.
         """
         network = self.module
-        if not dropout.layers(network):
+        if not dropout_layers(network):
             raise UsageError("The network has no dropout; train with dropout above 0.")
         key = rng.fork(generator)
         device, num_classes = network.head.weight.device, network.head.out_features
@@ -85,7 +88,7 @@ class ChunkedClassifier:
                 on_device = inputs.to(device)
                 for sample in range(num_samples):
                     masks = rng.stream(key, "masks", sample)
-                    with dropout.sampled(network, masks):
+                    with sampled(network, masks):
                         logits_KnC[sample, rows] = network(on_device).float().cpu()
         return logits_KnC
 
@@ -113,7 +116,7 @@ class Embedded:
     """Images together with their rows."""
 
     images: Images
-    rows: FeatureRows
+    rows: "FeatureRows"
     """One row per image, shape (N, D)."""
 
 
@@ -130,13 +133,13 @@ class FrozenClassifier(ChunkedClassifier):
     """The head: it maps rows of the encoder to logits; its own mode is left."""
     num_classes: int
     """Number of classes."""
-    encoder: Encoder
+    encoder: "Encoder"
     """What makes rows of images."""
     known: tuple[Embedded, ...] = ()
     """Images whose rows are there already, above all those of the pool."""
-    cache: FeatureCache | None = None
+    cache: "FeatureCache | None" = None
     """Where rows of other images are kept."""
-    dtype: Precision = "float16"
+    dtype: "Precision" = "float16"
     """How rows are kept; the same as for the rows that the head was trained on."""
     chunk_size: int = 4096
     """Rows in memory at a time."""
@@ -151,8 +154,10 @@ class FrozenClassifier(ChunkedClassifier):
         for part in slices(len(indices), self.chunk_size):
             yield part, read_rows(rows, positions[part])
 
-    def _locate(self, images: Images, indices: Tensor) -> tuple[FeatureRows, Tensor]:
+    def _locate(self, images: Images, indices: Tensor) -> tuple["FeatureRows", Tensor]:
         """Return an array that holds the rows of the items, and where they are."""
+        from fewlabels.models.cache import StoredRows
+
         for known in self.known:
             if images is known.images:
                 return known.rows, indices
@@ -164,7 +169,7 @@ class FrozenClassifier(ChunkedClassifier):
             if asked() is images and last_key == key:
                 return stored, everything
         part = ChosenImages(images, indices)
-        rows = embedded(part, self.encoder, cache=self.cache, dtype=self.dtype)
+        rows = models.embedded(part, self.encoder, cache=self.cache, dtype=self.dtype)
         if isinstance(rows, StoredRows):
             _last[:] = [(ref(images), key, rows)]
         return rows, everything
@@ -249,7 +254,7 @@ def moments(rows: RowSource) -> tuple[Tensor, Tensor]:
     squares = torch.zeros_like(total)
     # Around the first row, so that a mean far from zero costs no digits.
     middle = read_rows(rows, torch.zeros(1, dtype=torch.int64))[0].double()
-    for part in slices(len(rows), BLOCK):
+    for part in slices(len(rows), _BLOCK):
         items = torch.arange(part.start, part.stop)
         distance_nD = read_rows(rows, items).double() - middle
         total += distance_nD.sum(dim=0)

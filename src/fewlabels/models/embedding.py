@@ -22,7 +22,6 @@ from fewlabels.data import augment
 from fewlabels.data.augment import Strong, WeakAugment
 from fewlabels.data.contents import digests_of
 from fewlabels.errors import NotFiniteError, ShapeError, check_range
-from fewlabels.gram.nodes import read_rows
 from fewlabels.models.cache import (
     BLOCK,
     CONTENT,
@@ -33,7 +32,7 @@ from fewlabels.models.cache import (
     Items,
 )
 from fewlabels.models.encoders import Encoder
-from fewlabels.pool import Images
+from fewlabels.pool import Images, read_rows
 from fewlabels.progress import track
 
 Precision = Literal["float16", "float32"]

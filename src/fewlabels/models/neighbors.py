@@ -8,7 +8,6 @@ import math
 import torch
 from torch import Tensor
 
-from fewlabels.errors import UsageError
 from fewlabels.gram.graph import NeighborGraph
 from fewlabels.gram.nodes import Nodes, directions, row_hashes
 from fewlabels.models.network import Dense, Network
@@ -229,12 +228,3 @@ class BlendNetwork(Neighbors):
         floored_nC = scores_nC.log_softmax(dim=1).clamp(min=FLOOR).softmax(dim=1)
         mixed_nC = self.weight * spread_nC + (1 - self.weight) * floored_nC
         return (mixed_nC.log() + self.offsets).log_softmax(dim=1)
-
-
-def check_neighbors(num_neighbors: int, num_voters: int, num_nodes: int) -> None:
-    """Raise unless there is somebody to vote, and no voter is unknown."""
-    if not (num_neighbors >= 1 and 1 <= num_voters <= num_nodes):
-        raise UsageError(
-            f"{num_neighbors} of {num_voters} rows vote, {num_nodes} are remembered; "
-            "at least one must vote, and all voters be remembered."
-        )

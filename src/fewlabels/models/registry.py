@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from torch import Generator
 
+from fewlabels import models
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.models.neighbors import BlendNetwork, Neighbors, check_neighbors
 from fewlabels.models.network import Head, Network, check_hidden
 from fewlabels.models.wide_resnet import WideResNet, check_depth_and_width
 
@@ -22,12 +22,23 @@ _IMAGE_AXES = 3
 _PAPER_DEPTH = 28
 _PAPER_MOMENTUM = 0.001
 _SHORT_MOMENTUM = 0.01
+
+
+def _check_neighbors(num_neighbors: int, num_voters: int, num_nodes: int) -> None:
+    """Raise unless there is somebody to vote, and no voter is unknown."""
+    if not (num_neighbors >= 1 and 1 <= num_voters <= num_nodes):
+        raise UsageError(
+            f"{num_neighbors} of {num_voters} rows vote, {num_nodes} are remembered; "
+            "at least one must vote, and all voters be remembered."
+        )
+
+
 _CHECKS: dict[str, tuple[int, Callable[..., None]]] = {
     "linear": (0, lambda: None),
     "mlp": (1, check_hidden),
     "wrn": (2, check_depth_and_width),
-    "neighbors": (3, check_neighbors),
-    "blend": (3, check_neighbors),
+    "neighbors": (3, _check_neighbors),
+    "blend": (3, _check_neighbors),
 }
 """How many sizes follow each word in a name, and what they may be."""
 _EXAMPLES = ("linear", "mlp-256", "wrn-10-1", "wrn-28-2")
@@ -70,7 +81,7 @@ def build(
     """
     kind, sizes = _parse(name)
     if kind in {"neighbors", "blend"}:
-        network = BlendNetwork if kind == "blend" else Neighbors
+        network = models.BlendNetwork if kind == "blend" else models.Neighbors
         keys = ("num_neighbors", "num_voters", "num_nodes")
         options = dict(zip(keys, sizes, strict=True))
         return network(math.prod(item_shape), num_classes=num_classes, **options)
@@ -117,8 +128,8 @@ def name_of(network: Network) -> str:
     if isinstance(network, Head):
         hidden = network.hidden
         return "linear" if hidden is None else f"mlp-{hidden.out_features}"
-    if isinstance(network, Neighbors):
-        kind = "blend" if isinstance(network, BlendNetwork) else "neighbors"
+    if isinstance(network, models.Neighbors):
+        kind = "blend" if isinstance(network, models.BlendNetwork) else "neighbors"
         sizes = network.num_neighbors, network.num_voters, len(network.hashes)
         return f"{kind}-{'-'.join(map(str, sizes))}"
     raise UsageError(

@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from fewlabels.errors import UsageError, check_range
-from fewlabels.models.dropout import Dropout
-from fewlabels.models.network import Dense, Network
+from fewlabels.models.network import Dense, Dropout, Network
 
 _SLOPE = 0.1
 _EPSILON = 1e-3

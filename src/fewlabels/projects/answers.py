@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from fewlabels.errors import Fault, UsageError, count
-from fewlabels.files import read_regular, replace_text
+from fewlabels.files import digest_of, read_regular, replace_text
 from fewlabels.projects.exchange import Answer, AskedItem, Parsed, read_answers
 from fewlabels.projects.exchange.writer import IMAGE_ADDRESS, is_query, write_query
 from fewlabels.projects.labels import ProjectLabels, annotator_name, answer_event
@@ -200,7 +200,7 @@ def _is_changed(item: Item, path: Path) -> bool:
         state = path.stat()
         if (state.st_size, state.st_mtime_ns) == (item.size, item.mtime_ns):
             return False
-        from fewlabels.data.decode import MAX_BYTES, digest_of
+        from fewlabels.data.decode import MAX_BYTES
 
         return digest_of(read_regular(path, MAX_BYTES)) != item.digest
     except OSError as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 from fewlabels.data.folder import folder_labels, image_names
 from fewlabels.data.text import printable
 from fewlabels.errors import AnswersError, DataError, Fault, UsageError
-from fewlabels.files import read_regular
+from fewlabels.files import digest_of, read_regular
 from fewlabels.progress import track
 from fewlabels.projects import labels
 from fewlabels.projects.exchange.reader import (
@@ -245,7 +245,7 @@ def _folder_rows(
         for path, label in zip(paths, labels, strict=True):
             yield SourceRow(0, {NAMES[0]: path, "label": label})
         return
-    from fewlabels.data.decode import MAX_BYTES, digest_of
+    from fewlabels.data.decode import MAX_BYTES
 
     path_of = {item.digest: item.path for item in reversed(items)}
     names, _ = image_names(folder)

@@ -5,9 +5,9 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from fewlabels.data.decode import digest_of
 from fewlabels.data.vectors import Vectors
 from fewlabels.errors import DataError
+from fewlabels.files import digest_of
 from fewlabels.pool import ArrayImages
 from fewlabels.projects.image_index import Index
 from fewlabels.projects.store import ListedFile

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fewlabels.data.decode import ImageFile, decode
 from fewlabels.errors import FewlabelsError
 
 if TYPE_CHECKING:
+    from fewlabels.data.decode import ImageFile
     from fewlabels.pool import Images, Pool
 
 LARGEST_LOSSLESS = 64
@@ -88,8 +88,10 @@ def _read(images: "Images", places: Mapping[str, int]) -> dict[str, str]:
     return {name: data_uri(item) for name, item in zip(places, shown, strict=True)}
 
 
-def decode_within(file: ImageFile, side: int) -> NDArray[np.uint8]:
+def decode_within(file: "ImageFile", side: int) -> NDArray[np.uint8]:
     """Return an image (C, H, W) in its own proportions, no side longer than given."""
+    from fewlabels.data.decode import decode
+
     scale = min(1.0, side / max(file.height, file.width))
     height, width = (max(1, round(scale * s)) for s in (file.height, file.width))
     return decode(file, (1 if file.is_grey else 3, height, width))

@@ -33,4 +33,5 @@ from .posterior import (
     maximize_determinant as maximize_determinant,
     minimize_variance as minimize_variance,
 )
-from .scores import check_size as check_size, top as top
+from .inputs import check_size as check_size
+from .scores import top as top

@@ -18,7 +18,7 @@ from torch import Tensor
 from fewlabels.errors import ShapeError, UsageError
 from fewlabels.rng import keyed_uniforms
 from fewlabels.search.blocks import chunks
-from fewlabels.search.scores import check_size
+from fewlabels.search.inputs import check_size
 
 _TURNS = 4
 _ARRIVAL_ENTRIES = 2**22

@@ -18,7 +18,8 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.search.blocks import chunks
-from fewlabels.search.scores import check_size, greedy, largest
+from fewlabels.search.inputs import check_size
+from fewlabels.search.scores import greedy, largest
 
 _CHUNK_ENTRIES = 2**19  # larger ones are fetched from the system every time
 _NOTHING = 1e-12

@@ -7,10 +7,15 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from fewlabels.errors import NotFiniteError, ShapeError, UsageError
+from fewlabels.errors import (
+    BudgetError,
+    NotFiniteError,
+    ShapeError,
+    UsageError,
+    whole_number,
+)
 from fewlabels.pool import check_indices, to_numpy
 from fewlabels.protocols import Kernel
-from fewlabels.search.scores import check_size
 from fewlabels.search.workers import threads_for
 
 _NUM_PROBED = 32
@@ -40,6 +45,16 @@ def known_sets(
     if size is not None:
         check_size(size, len(free))
     return known, free
+
+
+def check_size(size: int, num_candidates: int) -> None:
+    """Raise :class:`BudgetError` unless that many candidates can be chosen."""
+    if not 1 <= whole_number("size", size) <= num_candidates:
+        advice = f"choose a size from 1 to {num_candidates}"
+        raise BudgetError(
+            f"{size} items are asked for, and there are {num_candidates} candidates; "
+            f"{advice if num_candidates else 'nothing is left to choose'}."
+        )
 
 
 def least_eigenvalue(kernel: Kernel, items: Tensor) -> float:

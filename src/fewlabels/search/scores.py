@@ -6,8 +6,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
-from fewlabels.errors import BudgetError, whole_number
 from fewlabels.progress import track
+from fewlabels.search.inputs import check_size
 
 _SAME = 1e-10
 
@@ -75,13 +75,3 @@ def greedy(
             add(chosen[-1])
             advance()
     return chosen
-
-
-def check_size(size: int, num_candidates: int) -> None:
-    """Raise :class:`BudgetError` unless that many candidates can be chosen."""
-    if not 1 <= whole_number("size", size) <= num_candidates:
-        advice = f"choose a size from 1 to {num_candidates}"
-        raise BudgetError(
-            f"{size} items are asked for, and there are {num_candidates} candidates; "
-            f"{advice if num_candidates else 'nothing is left to choose'}."
-        )

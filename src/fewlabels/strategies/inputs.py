@@ -13,10 +13,9 @@ from typing import Annotated
 import torch
 from torch import Generator, Tensor
 
+from fewlabels import models
 from fewlabels.errors import Limits, Settings, UsageError
-from fewlabels.gram.nodes import RowSource
 from fewlabels.jobs.sharing import each
-from fewlabels.models import Neighbors, as_input
 from fewlabels.pool import (
     WITHHELD,
     Images,
@@ -26,6 +25,7 @@ from fewlabels.pool import (
     Record,
     Round,
     Rows,
+    RowSource,
     slice_rows,
 )
 from fewlabels.protocols import Classifier, Outputs, OwnInputs
@@ -148,12 +148,12 @@ def label_free_rows(
     The features of a graph's classifier hold what it believes; a graph of what it looks
     at is its own, and the same in all rounds. Of others, features.
     """
-    if not isinstance(classifier.module, Neighbors):
+    if not isinstance(classifier.module, models.Neighbors):
         return outputs.features[:].numpy(), 0.0
     if isinstance(classifier, OwnInputs):
         rows = classifier.inputs(images, items)
     else:
-        rows = as_input(images.read(items)).flatten(start_dim=1)
+        rows = models.as_input(images.read(items)).flatten(start_dim=1)
     return rows.numpy(), float(classifier.module.origin)
 
 

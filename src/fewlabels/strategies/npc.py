@@ -27,7 +27,6 @@ from fewlabels.search import (
     maximize_smallest_eigenvalue,
 )
 from fewlabels.search.blocks import chunks
-from fewlabels.search.clusters import k_means, typicality
 from fewlabels.search.workers import local_processes
 from fewlabels.strategies.inputs import Request
 from fewlabels.strategies.kernels import KernelStrategy
@@ -98,6 +97,8 @@ class NeuralPreconditioning(KernelStrategy):
         size, generator = request.size, request.generator
         if self.proposal == "uniform":
             return None
+        from fewlabels.search.clusters import k_means, typicality
+
         rows = take_rows(features, candidates)
         if self.proposal == "typical":
             weights = typicality(rows, generator)

@@ -32,7 +32,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from fewlabels import jobs, progress, rng
 from fewlabels.errors import FewlabelsError, TrainingError, UsageError
-from fewlabels.jobs import Replay, Sender
 from fewlabels.models import Network, checkpoint
 from fewlabels.training.schedule import Schedule
 
@@ -227,7 +226,7 @@ def _train_member(
     signal.signal(signal.SIGINT, on_interrupt)
     with ExitStack() as listening:
         if group.rank == 0:
-            listening.enter_context(progress.reporting(Sender(connection.send)))
+            listening.enter_context(progress.reporting(jobs.Sender(connection.send)))
             listening.enter_context(progress.stopping(stop.is_set))
         try:
             average = task.train(group, task.build_network(), send_checkpoint)
@@ -273,7 +272,7 @@ class Listener:
             thread.join(_JOIN_TIMEOUT)  # half a message of a killed process never ends
 
     def _listen(self) -> None:
-        with closing(Replay()) as replay:
+        with closing(jobs.Replay()) as replay:
             while (
                 ready := wait(self.connections, _POLL_SECONDS)
                 or not self._ended.is_set()
@@ -289,7 +288,7 @@ class Listener:
                     if event["event"] == "checkpoint":
                         connection.send(self.error is None)
 
-    def _receive(self, event: jobs.Event, replay: Replay) -> None:
+    def _receive(self, event: "jobs.Event", replay: "jobs.Replay") -> None:
         try:
             if "network" in event:
                 self.network.load_state_dict(loaded(event["network"]))

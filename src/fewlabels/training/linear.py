@@ -20,10 +20,10 @@ from fewlabels import models, progress, rng
 from fewlabels.errors import Limits, Weight
 from fewlabels.gram.graph import NeighborGraph, joined
 from fewlabels.gram.nearest import nearest
-from fewlabels.gram.nodes import Nodes, read_rows
+from fewlabels.gram.nodes import Nodes
 from fewlabels.models import Head, Network
 from fewlabels.models.classifiers import moments
-from fewlabels.pool import Pool
+from fewlabels.pool import Pool, read_rows
 from fewlabels.training import darp, targets
 from fewlabels.training.graph import Sources
 from fewlabels.training.learner import DirectLearner, Shares

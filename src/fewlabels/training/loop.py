@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fewlabels import progress
 from fewlabels.errors import TrainingError
-from fewlabels.models import Network, dropout
+from fewlabels.models.network import Network, draw_from
 from fewlabels.training.devices import OnCheckpoint, ProcessGroup
 from fewlabels.training.learner import Learner, LearningNetwork, Loss, Step
 from fewlabels.training.minibatches import Minibatch, Minibatcher, prefetch_minibatches
@@ -72,7 +72,7 @@ class Stepper:
         """Do one optimizer step and update the average."""
         self.learning.train()
         draws = self.group.stream(self.minibatcher.key, "dropout", number)
-        dropout.draw_from(self.learning.network, draws)
+        draw_from(self.learning.network, draws)
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate_at(number)
         loss = self.learner.loss(self.step(number, minibatch.to(self.group.device)))

@@ -27,11 +27,8 @@ from fewlabels.data import augment
 from fewlabels.data.augment import Strong, WeakAugment
 from fewlabels.data.contents import row_digest
 from fewlabels.errors import Count, Settings, Share, UsageError, Weight
-from fewlabels.gram.nearest import closest, others
-from fewlabels.gram.nodes import RowSource, read_rows
-from fewlabels.models import Head, Network, as_input
-from fewlabels.models.classifiers import NetworkClassifier, moments
-from fewlabels.pool import Images, Pool
+from fewlabels.models import Head, Network, NetworkClassifier, as_input, moments
+from fewlabels.pool import Images, Pool, RowSource, read_rows
 from fewlabels.protocols import Classifier
 from fewlabels.training.schedule import OF_STRONG_VIEWS, OF_VIEWS
 
@@ -274,6 +271,8 @@ class VariedRows:
     @cached_property
     def _near(self) -> Tensor:
         """The nearest other items of each, over standardized rows, shape (N, K)."""
+        from fewlabels.gram.nearest import closest, others
+
         mean, deviation = self._moments
         num_items = len(self.rows)
         num_others = min(num_items, _MOST_NEIGHBORS_FROM)

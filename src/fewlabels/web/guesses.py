@@ -22,10 +22,10 @@ from fewlabels.experiments.evaluation.label_errors import (
     likely_errors,
     stratified_folds,
 )
-from fewlabels.gram.nodes import directions, read_rows
+from fewlabels.gram.nodes import directions
 from fewlabels.jobs import startable
 from fewlabels.names import AllowCode
-from fewlabels.pool import UNKNOWN, Pool
+from fewlabels.pool import UNKNOWN, Pool, read_rows
 from fewlabels.projects import Project
 from fewlabels.projects.image_index import thumbnails
 from fewlabels.projects.models import NUM_TO_TELL_APART

@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from fewlabels.data.augment.operations import apply_round
 from fewlabels.data.augment.settings import (
     MID_GREY,
     OPERATIONS,
@@ -155,6 +154,8 @@ def apply_draws(
     images: Tensor, draws: DrawnOperations, settings: RandAugment
 ) -> Tensor:
     """Return what the draws make of images, uint8, shape (n, c, h, w)."""
+    from fewlabels.data.augment.operations import apply_round
+
     weak = shift_and_flip(images, draws.weak, shift=settings.shift, flip=settings.flip)
     canvas = torch.cat([weak, torch.full_like(weak[:, :1], _WHITE)], dim=1)
     rounds = zip(draws.operations, draws.levels, draws.signs, strict=True)
