@@ -4,7 +4,7 @@ from tests.gram.toy import normal, whole
 
 from fewlabels.errors import ShapeError
 from fewlabels.gram import euclidean_kernel, gradient_embedding_kernel
-from fewlabels.gram import rows as rows_module
+from fewlabels.gram import kernels
 
 
 def embeddings(features, weight, bias):
@@ -43,7 +43,7 @@ def test_rank_reaches_the_bound_and_no_more():
 def test_the_chunk_size_changes_nothing(monkeypatch):
     features, logits = normal(5, 11, 3).float(), normal(6, 11, 4).float()
     at_once = whole(gradient_embedding_kernel(features, logits))
-    monkeypatch.setattr(rows_module, "_CHUNK_BYTES", 100)
+    monkeypatch.setattr(kernels, "_CHUNK_BYTES", 100)
     torch.testing.assert_close(
         whole(gradient_embedding_kernel(features.numpy(), logits.numpy())), at_once
     )

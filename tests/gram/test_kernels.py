@@ -13,7 +13,7 @@ from fewlabels.gram import (
     softmax_kernel,
     wide_head_kernel,
 )
-from fewlabels.gram.rows import DoubleRows
+from fewlabels.gram.kernels import DoubleRows
 from fewlabels.pool import as_rows
 from fewlabels.rng import stream
 
@@ -95,7 +95,7 @@ def test_a_read_only_memory_map_gives_what_a_tensor_gives(build, dtype, tmp_path
 def test_diagonals_are_read_in_chunks(build, monkeypatch):
     kernel = build(normal(8, 30, 3))
     at_once = kernel.diagonal(torch.arange(30))
-    monkeypatch.setattr("fewlabels.gram.rows._CHUNK_BYTES", 100)
+    monkeypatch.setattr("fewlabels.gram.kernels._CHUNK_BYTES", 100)
     torch.testing.assert_close(kernel.diagonal(torch.arange(30)), at_once)
 
 

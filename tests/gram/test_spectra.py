@@ -132,7 +132,7 @@ def test_numerical_rank_keeps_nearly_dependent_columns_apart(monkeypatch):
     features = normal(9, 300, 3)
     near = torch.cat([features, features[:, :1] + 1e-10 * normal(10, 300, 1)], dim=1)
     assert numerical_rank(near) == 5
-    monkeypatch.setattr("fewlabels.gram.rows._CHUNK_BYTES", 1000)
+    monkeypatch.setattr("fewlabels.gram.kernels._CHUNK_BYTES", 1000)
     assert numerical_rank(near) == 5
     assert numerical_rank(near.numpy()) == 5
     assert numerical_rank(near[:2]) == 2

@@ -14,10 +14,10 @@ from fewlabels.errors import BudgetError, ShapeError, UnknownNameError, UsageErr
 from fewlabels.gram import last_layer_kernel, wide_head_kernel
 from fewlabels.rng import stream
 from fewlabels.search import (
+    blocks,
     maximize_smallest_eigenvalue,
     refutation,
     uniform_subsets,
-    workers,
 )
 
 SEEDS = st.integers(0, 2**31 - 1)
@@ -128,7 +128,7 @@ def test_nothing_depends_on_who_tries_the_draws(monkeypatch):
     kernel, labeled, candidates = problem(5, num_labeled=8, kind="clusters")
     monkeypatch.setattr(refutation, "_LARGEST_CHUNK", 400)
     whole = search(kernel, labeled, candidates, 7, draws=5000)
-    monkeypatch.setattr(workers, "_WORTH_SHARING", 1)
+    monkeypatch.setattr(blocks, "_WORTH_SHARING", 1)
     mail = ByMail()
     with ProcessPoolExecutor(2, mp_context=get_context("fork")) as processes:
         for executor in (processes, ThreadPoolExecutor(3), mail, None):

@@ -145,7 +145,7 @@ def test_the_chunk_size_changes_nothing(monkeypatch):
     pool, classifier = problem(3, num_items=37)
     whole = contract.chosen_by(Badge(), pool, classifier, size=9).indices
     monkeypatch.setattr(covering, "_CHUNK_ROWS", 5)
-    monkeypatch.setattr("fewlabels.gram.rows._CHUNK_BYTES", 100)
+    monkeypatch.setattr("fewlabels.gram.kernels._CHUNK_BYTES", 100)
     parts = contract.chosen_by(Badge(), pool, classifier, size=9).indices
     assert torch.equal(parts, whole)
 

@@ -60,7 +60,7 @@ class Elsewhere:
 def small_parts(monkeypatch):
     """Cut work into parts of a hundred items or so."""
     monkeypatch.setattr("fewlabels.search.covering._SHARED_ROWS", 100)
-    monkeypatch.setattr("fewlabels.search.secular._SHARED_ROWS", 100)
+    monkeypatch.setattr("fewlabels.search.refutation._SHARED_ROWS", 100)
     monkeypatch.setattr("fewlabels.search.coverage._CHUNK_ROWS", 100)
     monkeypatch.setattr("fewlabels.search.clusters._CHUNK_ENTRIES", 1000)
     monkeypatch.setattr("fewlabels.strategies.inputs._CHUNK_ENTRIES", 1000)

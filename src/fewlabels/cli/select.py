@@ -12,7 +12,7 @@ from fewlabels.data.shards import Shards
 from fewlabels.errors import DataError, UsageError, check_range
 from fewlabels.jobs.sharing import Mapper
 from fewlabels.names import DEFAULT_STRATEGY, check_known
-from fewlabels.search.workers import local_processes
+from fewlabels.search.blocks import local_processes
 from fewlabels.strategies.arrays import select as select_from_arrays
 from fewlabels.strategies.shards import select_shards
 

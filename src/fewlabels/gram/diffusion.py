@@ -18,9 +18,8 @@ from torch import Tensor
 
 from fewlabels.errors import Count, Limits, Settings
 from fewlabels.gram.graph import NeighborGraph
-from fewlabels.gram.kernels import LinearKernel, Weights
+from fewlabels.gram.kernels import DoubleRows, LinearKernel, Weights
 from fewlabels.gram.nodes import Nodes
-from fewlabels.gram.rows import DoubleRows
 from fewlabels.names import check_known
 from fewlabels.pool import Rows
 

@@ -17,8 +17,7 @@ from torch import Generator, Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fewlabels.errors import ShapeError, UsageError
-from fewlabels.gram.kernels import LinearKernel
-from fewlabels.gram.rows import DoubleRows
+from fewlabels.gram.kernels import DoubleRows, LinearKernel
 
 Layers = Literal["all"] | int
 """All parameters, or those of the last so many modules that own parameters."""

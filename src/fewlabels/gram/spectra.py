@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.errors import BudgetError
-from fewlabels.gram.rows import DoubleRows
+from fewlabels.gram.kernels import DoubleRows
 from fewlabels.pool import Matrix, as_rows
 from fewlabels.protocols import Kernel
 

@@ -1,17 +1,31 @@
-"""Many rows, a part at a time: chunks of bounded memory, and kernel blocks by chunks.
+"""Work on many rows: in blocks of bounded memory, by threads or by processes.
 
 A kernel computes a block from rows in double precision, and all rows of a large pool at
 once do not fit.
+
+Small work goes to one thread. Handing it to more costs more than it saves, and on a
+machine whose cores are busy they wait for each other: that took five times as long.
 """
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing import get_context
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from fewlabels.jobs.sharing import Mapper, call_alone
 from fewlabels.protocols import Kernel
 
 _CHUNK_LENGTH = 8192
+_WORTH_SHARING = 1e8  # numbers to compute, about half a second
+_MOST_PARTS = 16
+
+T = TypeVar("T")
 
 
 def chunks(length: int, width: int, num_entries: int = 2**18) -> list[slice]:
@@ -44,3 +58,71 @@ def fill_block(kernel: Kernel, rows: Tensor, columns: Tensor, target: Tensor) ->
     for start in range(0, len(rows), _CHUNK_LENGTH):
         part = slice(start, start + _CHUNK_LENGTH)
         target[part] = kernel.block(rows[part], columns)
+
+
+@contextmanager
+def threads_for(work: float) -> Iterator[int]:
+    """Let torch use one thread inside the block where work is small.
+
+    Args:
+        work: About how many numbers are computed.
+
+    Yields:
+        How many threads torch had before.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(before if work >= _WORTH_SHARING else 1)
+    try:
+        yield before
+    finally:
+        torch.set_num_threads(before)
+
+
+def map_ranges(
+    function: Callable[[range], T],
+    ranges: list[range],
+    *,
+    work: float,
+    executor: Mapper | None,
+    num_threads: int,
+) -> Iterator[tuple[range, T]]:
+    """Yield ranges with what ``function`` returns for them, in order.
+
+    Args:
+        function: What is to be done.
+        ranges: Ranges that follow each other; for an executor, neighbors are joined.
+        work: About how many numbers are computed for all of them.
+        executor: Who does it; None: this process.
+        num_threads: How many threads of this process do it where work is large.
+
+    Yields:
+        A range and its result.
+    """
+    if executor is not None:
+        step = -(-len(ranges) // _MOST_PARTS)
+        groups = [ranges[first : first + step] for first in range(0, len(ranges), step)]
+        ranges = [range(group[0].start, group[-1].stop) for group in groups]
+    alone = partial(call_alone, function)
+    if len(ranges) > 1 and executor is not None:
+        yield from zip(ranges, executor.map(alone, ranges), strict=True)
+    elif len(ranges) > 1 and num_threads > 1 and work >= _WORTH_SHARING:
+        with ThreadPoolExecutor(num_threads) as team:
+            yield from zip(ranges, team.map(alone, ranges), strict=True)
+    else:
+        yield from ((part, function(part)) for part in ranges)
+
+
+@contextmanager
+def local_processes(count: int) -> Iterator[Mapper | None]:
+    """Yield an executor of so many processes; none where one is enough."""
+    if count == 1:
+        yield None
+        return
+    context = get_context("fork" if sys.platform == "linux" else "spawn")
+    with ProcessPoolExecutor(
+        min(count, _MOST_PARTS),
+        mp_context=context,
+        initializer=torch.set_num_threads,
+        initargs=(1,),
+    ) as executor:
+        yield executor

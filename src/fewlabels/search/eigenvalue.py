@@ -15,11 +15,16 @@ from fewlabels.jobs.sharing import Mapper, current_executor
 from fewlabels.names import check_known
 from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
+from fewlabels.search.blocks import threads_for
 from fewlabels.search.draws import Draws, GivenDraws, UniformDraws, checked_draws
 from fewlabels.search.inputs import array, known_sets, least_eigenvalue
-from fewlabels.search.refutation import RefutationSearch, Solver, zero_below
-from fewlabels.search.secular import exchanged, greedy_additions
-from fewlabels.search.workers import threads_for
+from fewlabels.search.refutation import (
+    RefutationSearch,
+    Solver,
+    exchanged,
+    greedy_additions,
+    zero_below,
+)
 
 Method = Literal["random", "greedy", "exchange"]
 

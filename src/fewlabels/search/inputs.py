@@ -16,7 +16,7 @@ from fewlabels.errors import (
 )
 from fewlabels.pool import check_indices, to_numpy
 from fewlabels.protocols import Kernel
-from fewlabels.search.workers import threads_for
+from fewlabels.search.blocks import threads_for
 
 _NUM_PROBED = 32
 _NEGATIVE = 1e-5  # of the largest eigenvalue; rounding of single precision is below

@@ -16,10 +16,9 @@ from torch import Generator, Tensor
 
 from fewlabels.progress import track
 from fewlabels.protocols import Kernel
-from fewlabels.search.blocks import fill_block
+from fewlabels.search.blocks import fill_block, threads_for
 from fewlabels.search.inputs import check_size, indices, known_sets
 from fewlabels.search.scores import greedy, largest, top
-from fewlabels.search.workers import threads_for
 
 _NOTHING = 1e-12
 

@@ -26,8 +26,7 @@ from fewlabels.search import (
     check_random_only,
     maximize_smallest_eigenvalue,
 )
-from fewlabels.search.blocks import chunks
-from fewlabels.search.workers import local_processes
+from fewlabels.search.blocks import chunks, local_processes
 from fewlabels.strategies.inputs import Request
 from fewlabels.strategies.kernels import KernelStrategy
 
