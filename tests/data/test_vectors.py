@@ -13,7 +13,7 @@ from pyarrow import parquet
 from tests.data.pictures import save
 
 from fewlabels import data
-from fewlabels.data.contents import row_contents, row_digest
+from fewlabels.data.derived import row_contents, row_digest
 from fewlabels.data.text import natural_key
 from fewlabels.data.vectors import Vectors
 from fewlabels.errors import DataError, FewlabelsError

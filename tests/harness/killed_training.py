@@ -24,7 +24,7 @@ from fewlabels import rng, training
 from fewlabels.experiments.acquisition import check_plan, hidden, starting_answers
 from fewlabels.pool import Pool
 from fewlabels.training import loop
-from fewlabels.training.minibatches import Minibatch
+from fewlabels.training.learner import Minibatch
 
 MODEL = "model.safetensors"
 MOST = 1.3

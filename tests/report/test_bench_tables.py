@@ -3,7 +3,7 @@
 from tests.report.benches import Bench, experiment
 
 from fewlabels.report import write_bench_report
-from fewlabels.report.table import Column, Entry, Table
+from fewlabels.report.page import Column, Entry, Table
 
 TINY = Table(
     [

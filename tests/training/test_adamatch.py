@@ -12,7 +12,7 @@ from tests.training.test_distribution import Twin as Aligned
 from fewlabels.errors import UsageError
 from fewlabels.training import make
 from fewlabels.training.adamatch import AdaMatch
-from fewlabels.training.minibatches import Minibatch
+from fewlabels.training.learner import Minibatch
 
 
 def labels_of(stepper, found, labeled, number):

@@ -12,7 +12,7 @@ from fewlabels.errors import InfeasibleTargetError, TargetWarning, UsageError
 from fewlabels.training import alignment, darp, loop, make
 from fewlabels.training import options as names_of
 from fewlabels.training.devices import ProcessGroup
-from fewlabels.training.minibatches import Minibatch
+from fewlabels.training.learner import Minibatch
 from fewlabels.training.training import TrainingTask
 
 CLASSES = 3

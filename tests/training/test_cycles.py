@@ -11,7 +11,7 @@ from tests.training.test_workspace import fit, same, undisturbed
 
 from fewlabels.errors import UsageError
 from fewlabels.training import loop, make
-from fewlabels.training.optimization import cyclic_factor
+from fewlabels.training.loop import cyclic_factor
 
 SHORT = {"steps": 20, "minibatch_size": 4, "cycles": 2, "cycle_share": 0.2}
 """Cycles of 4 steps: from 12 and from 16 on; averaged from 8 on."""

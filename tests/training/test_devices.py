@@ -19,7 +19,7 @@ from fewlabels.errors import TrainingError, UsageError
 from fewlabels.models import checkpoint
 from fewlabels.training import devices, loop, resolve
 from fewlabels.training.devices import ProcessGroup
-from fewlabels.training.optimization import AveragedNetwork, cosine_factor, sgd
+from fewlabels.training.loop import AveragedNetwork, cosine_factor, sgd
 from fewlabels.training.training import TrainingTask
 
 STEPS = 5

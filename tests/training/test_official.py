@@ -6,7 +6,7 @@ from fewlabels import models, rng
 from fewlabels.data.augment import WeakAugment
 from fewlabels.training import make
 from fewlabels.training.fixmatch import FixMatch
-from fewlabels.training.optimization import sgd
+from fewlabels.training.loop import sgd
 
 OFFICIAL = {
     "network": "wrn-28-2",

@@ -14,7 +14,7 @@ from fewlabels.errors import TrainingError
 from fewlabels.pool import ArrayImages
 from fewlabels.training import loop, make
 from fewlabels.training.devices import ProcessGroup
-from fewlabels.training.optimization import (
+from fewlabels.training.loop import (
     AveragedNetwork,
     cosine_factor,
     rate_bound,

@@ -1,24 +1,76 @@
-"""Pools made from pools: fewer items, repeated items, smaller images."""
+"""Pools made from pools: fewer items, repeated items, smaller images; their hashes.
 
-from collections.abc import Mapping, Sequence
+Hashes of what items hold are equal for the same file or the same pixels.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import blake2b
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from fewlabels.data.contents import digests_of
 from fewlabels.errors import DataError, UnknownNameError, UsageError, check_range
 from fewlabels.pool import ArrayImages, Images, Pool, Split
 from fewlabels.rng import fork, keyed_uniforms, stream
 
+_HASHED_AT_ONCE = 256
+_ROWS_AT_ONCE = 2048
 Counts = Sequence[int] | Mapping[str, int] | Mapping[int, int]
 """How many items: one number per class, or by class name, which may be a number."""
 
 _WHITE = 255
 _CHUNK = 1024
+
+
+@runtime_checkable
+class Digested(Protocol):
+    """Images that know a hash of each item without reading a pixel."""
+
+    def digests(self, indices: Tensor) -> Sequence[str]:
+        """Return a hash per item, which decides its pixels given ``shape``."""
+        ...
+
+
+def digests_of(images: Images, indices: Tensor) -> Sequence[str]:
+    """Return a hash of the content of each item at ``indices``.
+
+    Args:
+        images: The images; where they are not :class:`Digested`, pixels are hashed.
+        indices: The items, shape (n,).
+
+    Returns:
+        Hexadecimal numbers, which depend on nothing but the content.
+    """
+    if isinstance(images, Digested):
+        return images.digests(indices)
+    return [
+        blake2b(item.tobytes(), digest_size=16).hexdigest()
+        for part in torch.split(indices, _HASHED_AT_ONCE)
+        for item in images.read(part).numpy()
+    ]
+
+
+def row_contents(images: Images) -> Iterator[bytes]:
+    """Yield the bytes of vectors, a block at a time; nothing for images."""
+    if len(images.shape) == 1:
+        for some in torch.split(torch.arange(len(images)), _ROWS_AT_ONCE):
+            yield images.read(some).numpy().tobytes()
+
+
+def row_digest(*parts: Images) -> str:
+    """Return one hash of what all vectors hold; empty if the items are images."""
+    if all(len(images.shape) > 1 for images in parts):
+        return ""
+    digest = blake2b(digest_size=16)
+    for images in parts:
+        for content in row_contents(images):
+            digest.update(content)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,7 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels import files, progress, strategies, training
-from fewlabels.data.contents import row_digest
-from fewlabels.data.derived import ChosenImages
+from fewlabels.data.derived import ChosenImages, row_digest
 from fewlabels.errors import BudgetError, DataError, RunError, UsageError, whole_number
 from fewlabels.experiments.evaluation import accuracy, settled
 from fewlabels.names import DEFAULT_STRATEGY, identity

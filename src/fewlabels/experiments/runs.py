@@ -26,7 +26,7 @@ from pydantic import (
 from torch import Tensor
 
 from fewlabels import files, strategies, training
-from fewlabels.data.contents import row_digest
+from fewlabels.data.derived import row_digest
 from fewlabels.errors import (
     DataChangedWarning,
     DataError,

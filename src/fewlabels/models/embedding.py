@@ -20,7 +20,7 @@ from torch import Tensor
 from fewlabels import rng
 from fewlabels.data import augment
 from fewlabels.data.augment import Strong, WeakAugment
-from fewlabels.data.contents import digests_of
+from fewlabels.data.derived import digests_of
 from fewlabels.errors import NotFiniteError, ShapeError, check_range
 from fewlabels.models.cache import (
     BLOCK,

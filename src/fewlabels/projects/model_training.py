@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fewlabels import training
-from fewlabels.data.contents import row_contents
-from fewlabels.data.derived import ChosenImages
+from fewlabels.data.derived import ChosenImages, row_contents
 from fewlabels.errors import TargetWarning, UsageError
 from fewlabels.experiments.settings import Choice
 from fewlabels.models import encoders

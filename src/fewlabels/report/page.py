@@ -1,23 +1,301 @@
-"""Pages: sections of drawings, tables and images, written as one file."""
+"""Pages: sections of drawings, tables and images, and the facts below them.
 
-from collections.abc import Mapping, Sequence
+A page is one file; tables are also written as CSV, Markdown and LaTeX.
+"""
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from io import StringIO
+from itertools import chain, groupby
+from math import isfinite
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from fewlabels.errors import count
+from fewlabels.experiments.settings import Choice
 from fewlabels.files import make_folder, replace_text
 from fewlabels.report.pictures import Gallery
-from fewlabels.report.table import Table
-from fewlabels.report.wording import percent
+from fewlabels.report.wording import MISSING, first_of, percent
 
 if TYPE_CHECKING:
     from fewlabels.report.figures import Drawing  # a contact sheet needs no Matplotlib
+
+Record: TypeAlias = Mapping[str, str | int | float | None]
+"""A row of data; shares are from 0 to 1."""
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "–": "--",
+    "≥": r"$\geq$",
+    "\N{MINUS SIGN}": "$-$",
+    "\N{NO-BREAK SPACE}": "~",
+    **{letter: f"${letter}$" for letter in "<>|"},
+}
+
+
+def fact_groups(
+    groups: Mapping[str, Sequence[Mapping[str, str]]],
+) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
+    """Return facts by subject: names, and a value per run or one that is true of all.
+
+    Subjects without a fact are left out.
+    """
+    subjects = {}
+    for subject, columns in groups.items():
+        facts = []
+        for name in dict.fromkeys(name for column in columns for name in column):
+            values = tuple(column.get(name, MISSING) for column in columns)
+            facts.append((name, values[:1] if len(set(values)) == 1 else values))
+        if facts:
+            subjects[subject] = facts
+    return subjects
+
+
+def as_facts(content: Mapping[str, Any]) -> dict[str, str]:
+    """Return settings, or the description of a run's data, as people read them.
+
+    Example:
+        >>> as_facts({"num_test": 500, "shape": [1, 8, 8], "classes": ["cat", "dog"]})
+        {'Num test': '500', 'Shape': '1 × 8 × 8', 'Classes': '2: cat, dog'}
+    """
+    facts = {}
+    for key, value in content.items():
+        text = setting_text(value)
+        if key == "classes":
+            text = f"{len(value):,}: {first_of(list(map(str, value)), most=10)}"
+        elif key == "shape":
+            text = " × ".join(map(str, value))
+        facts[key.replace("_", " ").capitalize()] = text
+    return facts
+
+
+def environment_facts(description: Mapping[str, Any]) -> dict[str, str]:
+    """Return versions and platform, where they are known."""
+    facts = dict(description.get("versions", {}))
+    if "platform" in description:
+        facts["Platform"] = description["platform"]
+    return {name: str(value) for name, value in facts.items()}
+
+
+def merged(facts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return the facts of many runs, with all values where they differ."""
+    known: dict[str, dict[str, None]] = {}
+    for name, value in chain.from_iterable(column.items() for column in facts):
+        known.setdefault(name, {})[value] = None
+    return {name: first_of(list(values), most=3) for name, values in known.items()}
+
+
+def chosen_name(settings: Mapping[str, Any], key: str) -> str:
+    """Return the name of what was chosen: a data set, a strategy or a trainer."""
+    chosen = settings.get(key, "unknown")
+    return str(chosen["name"] if isinstance(chosen, Mapping) else chosen)
+
+
+def data_name(settings: Mapping[str, Any]) -> str:
+    """Return a short name of the data set; for a path its last part."""
+    given = chosen_name(settings, "data")
+    return PurePosixPath(given.replace("\\", "/")).name or given
+
+
+def setting_text(value: Any) -> str:
+    """Return a setting as text: a name with its options, a number, anything else.
+
+    Example:
+        >>> setting_text({"name": "npc", "options": {"draws": 100}})
+        'npc (draws = 100)'
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return count(value)
+    if isinstance(value, Mapping) and set(value) == {"name", "options"}:
+        return Choice.model_validate(value).label
+    if isinstance(value, Mapping):
+        given = [(key, option) for key, option in value.items() if option is not None]
+        pairs = [f"{key} = {setting_text(option)}" for key, option in given]
+        return ", ".join(pairs) or "that of the run"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One place of a table."""
+
+    text: str
+    is_best: bool = False
+    """Whether it is in bold."""
+    share: float | None = None
+    """How dark its color is on a page, from 0 to 1."""
+    detail: str = ""
+    """Text after it; on a page, below it in small print."""
+
+    @property
+    def whole(self) -> str:
+        """Its text with the detail."""
+        return f"{self.text} {self.detail}".strip()
+
+
+@dataclass(frozen=True)
+class Column:
+    """The head of a column."""
+
+    name: str
+    group: str = ""
+    """What it and its neighbours have in common; empty where nothing."""
+    is_text: bool = False
+    """Whether it holds words and not numbers."""
+    is_quiet: bool = False
+    """Whether it holds what others measured."""
+
+
+Row: TypeAlias = Sequence[Entry | str]
+"""Entries from left to right; a plain string is an ordinary one."""
+
+
+class Table:
+    """A table as people read it, and the same numbers as data."""
+
+    def __init__(
+        self,
+        columns: Sequence[Column | str],
+        rows: Sequence[Row],
+        *,
+        name: str = "",
+        caption: str = "",
+        records: Sequence[Record] = (),
+        breaks: Sequence[int] = (),
+    ) -> None:
+        """Remember the contents.
+
+        Args:
+            columns: Heads of the columns; entries of the first one head the rows. A
+                plain string is an ordinary column.
+            rows: The entries.
+            name: Name of its files; empty if it is only shown on a page.
+            caption: What it shows.
+            records: The data, all with the same fields; by default what is shown.
+            breaks: Rows that something new begins with.
+        """
+        self.name, self.caption = name, caption
+        self.records, self.breaks = tuple(records), tuple(breaks)
+        self.columns = tuple(
+            Column(column, is_text=not place) if isinstance(column, str) else column
+            for place, column in enumerate(columns)
+        )
+        self.rows = tuple(
+            tuple(Entry(item) if isinstance(item, str) else item for item in row)
+            for row in rows
+        )
+
+    @property
+    def groups(self) -> tuple[tuple[str, int], ...]:
+        """Headings that several columns share, and how many; none where none is."""
+        if not any(column.group for column in self.columns):
+            return ()
+        groups = groupby(self.columns, key=lambda column: column.group)
+        return tuple((name, len(list(members))) for name, members in groups)
+
+    @property
+    def heads(self) -> list[str]:
+        """The names of the columns, each with that of its group."""
+        return [f"{column.group} {column.name}".strip() for column in self.columns]
+
+    def write(self, folder: Path) -> None:
+        """Write it as ``.csv``, ``.md`` and ``.tex``."""
+        make_folder(folder)
+        replace_text(folder / f"{self.name}.csv", self.as_csv())
+        replace_text(folder / f"{self.name}.md", self.as_markdown())
+        replace_text(folder / f"{self.name}.tex", self.as_latex())
+
+    def as_csv(self) -> str:
+        """Return the data, with nine digits; what is not known is an empty field."""
+
+        def field(value: str | int | float | None) -> str | int | float | None:
+            if isinstance(value, float):
+                return float(f"{value:.9g}") if isfinite(value) else None
+            return value
+
+        heads: Iterable[str] = self.records[0] if self.records else self.heads
+        shown = [[entry.whole for entry in row] for row in self.rows]
+        records = [map(field, record.values()) for record in self.records]
+        file = StringIO()
+        csv.writer(file, lineterminator="\n").writerows([heads, *(records or shown)])
+        return file.getvalue()
+
+    def as_markdown(self) -> str:
+        """Return the table with its caption above it."""
+
+        def plain(text: str) -> str:
+            return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text)
+
+        def bold(entry: Entry) -> str:
+            return f"**{plain(entry.whole)}**" if entry.is_best else plain(entry.whole)
+
+        rules = ["---" if column.is_text else "---:" for column in self.columns]
+        rows = [map(plain, self.heads), rules, *(map(bold, row) for row in self.rows)]
+        lines = [f"| {' | '.join(row)} |" for row in rows]
+        return f"{self.caption}\n\n" + "\n".join(lines) + "\n"
+
+    def as_latex(self) -> str:
+        """Return the table as in the paper, with the rules of booktabs."""
+        letters = "".join("l" if column.is_text else "c" for column in self.columns)
+        groups, rules, place = [], [], 1
+        for name, width in self.groups:
+            groups.append(f"\\multicolumn{{{width}}}{{c}}{{{latex_text(name)}}}")
+            if name:
+                rules.append(f"\\cmidrule(lr){{{place}-{place + width - 1}}}")
+            place += width
+        lines = [
+            "% needs \\usepackage{booktabs}",
+            "\\begin{table}[t]",
+            f"\\caption{{{latex_text(self.caption)}}}",
+            f"\\label{{tab:{self.name}}}",
+            "\\centering",
+            f"\\begin{{tabular}}{{{letters}}}",
+            "\\toprule",
+            *([" & ".join(groups) + " \\\\", " ".join(rules)] if groups else []),
+            " & ".join(latex_text(column.name) for column in self.columns) + " \\\\",
+            "\\midrule",
+        ]
+        for number, row in enumerate(self.rows):
+            if number in self.breaks:
+                lines.append("\\midrule")
+            lines.append(" & ".join(map(_latex_entry, row)) + " \\\\")
+        lines += ["\\bottomrule", "\\end{tabular}", "\\end{table}"]
+        return "\n".join(lines) + "\n"
+
+
+def latex_text(text: str) -> str:
+    r"""Return text that LaTeX prints as it is.
+
+    Example:
+        >>> print(latex_text("50 % of a_b"))
+        50 \% of a\_b
+    """
+    return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+def _latex_entry(entry: Entry) -> str:
+    """Set a mean and its deviation as one formula, anything else as text."""
+    match = re.fullmatch(r"([\d.]+) ± ([\d.]+)", entry.whole)
+    if match:
+        formula = f"{match[1]} \\pm {match[2]}"
+        return f"$\\mathbf{{{formula}}}$" if entry.is_best else f"${formula}$"
+    text = latex_text(entry.whole)
+    return f"\\textbf{{{text}}}" if entry.is_best else text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,9 +15,17 @@ from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.store import Agreement, Kind
 from fewlabels.projects.store.records import LABELS
-from fewlabels.report.facts import as_facts, environment_facts, fact_groups
 from fewlabels.report.figures import Curve, Point, draw_curves
-from fewlabels.report.page import Block, Page, Section
+from fewlabels.report.page import (
+    Block,
+    Column,
+    Page,
+    Section,
+    Table,
+    as_facts,
+    environment_facts,
+    fact_groups,
+)
 from fewlabels.report.pictures import (
     Gallery,
     GalleryItem,
@@ -25,7 +33,6 @@ from fewlabels.report.pictures import (
     pictures_of,
     readable_name,
 )
-from fewlabels.report.table import Column, Table
 from fewlabels.report.wording import (
     MISSING,
     decimal,

@@ -10,15 +10,21 @@ from fewlabels.experiments.evaluation import accuracy_interval
 from fewlabels.experiments.runs import RoundLine, RunFolder, has_ended
 from fewlabels.names import AllowCode
 from fewlabels.pool import UNKNOWN, Pool
-from fewlabels.report.facts import (
+from fewlabels.report.figures import Curve, Point, draw_curves, draw_spectra, hues
+from fewlabels.report.page import (
+    Block,
+    Column,
+    Entry,
+    Page,
+    Row,
+    Section,
+    Table,
     as_facts,
     chosen_name,
     data_name,
     environment_facts,
     fact_groups,
 )
-from fewlabels.report.figures import Curve, Point, draw_curves, draw_spectra, hues
-from fewlabels.report.page import Block, Page, Section
 from fewlabels.report.pictures import (
     Gallery,
     GalleryItem,
@@ -26,7 +32,6 @@ from fewlabels.report.pictures import (
     pictures_of,
     readable_name,
 )
-from fewlabels.report.table import Column, Entry, Row, Table
 from fewlabels.report.wording import MISSING, first_of, number, percent, seconds
 
 _MOST_IMAGES = 60

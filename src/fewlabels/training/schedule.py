@@ -54,7 +54,7 @@ class Schedule(Settings):
     """Learning rate of the first step (eta)."""
     rate_limit: Literal["none", "linearized", "theorem"] = "none"
     """An upper bound of the learning rate from the Gram matrix of the labeled items:
-    see :func:`fewlabels.training.optimization.rate_bound`."""
+    see :func:`fewlabels.training.loop.rate_bound`."""
     momentum: Share = 0.9
     """Nesterov momentum (beta)."""
     weight_decay: Weight = 5e-4

@@ -22,7 +22,7 @@ from fewlabels.training import devices, loop
 from fewlabels.training import workspace as workspaces
 from fewlabels.training.devices import OnCheckpoint, ProcessGroup
 from fewlabels.training.learner import Alignment, DirectLearner, Learner
-from fewlabels.training.optimization import rate_bound
+from fewlabels.training.loop import rate_bound
 from fewlabels.training.schedule import Execution, Schedule
 from fewlabels.training.views import Inputs, Views
 from fewlabels.training.workspace import SavedState

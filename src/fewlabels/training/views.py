@@ -25,7 +25,7 @@ from torch import Generator, Tensor
 
 from fewlabels.data import augment
 from fewlabels.data.augment import Strong, WeakAugment
-from fewlabels.data.contents import row_digest
+from fewlabels.data.derived import row_digest
 from fewlabels.errors import Count, Settings, Share, UsageError, Weight
 from fewlabels.models import Head, Network, NetworkClassifier, as_input, moments
 from fewlabels.pool import Images, Pool, RowSource, read_rows

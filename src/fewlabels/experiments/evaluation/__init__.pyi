@@ -1,9 +1,7 @@
 from .audit import (
-    AuditedAccuracy as AuditedAccuracy,
     CurvePoint as CurvePoint,
     Gain as Gain,
     Rights as Rights,
-    accuracy_interval as accuracy_interval,
     balance_note as balance_note,
     expected_gain as expected_gain,
     fall_note as fall_note,
@@ -39,6 +37,8 @@ from .comparisons import (
     welch as welch,
 )
 from .measurement import (
+    AuditedAccuracy as AuditedAccuracy,
     accuracy as accuracy,
+    accuracy_interval as accuracy_interval,
     settled as settled,
 )

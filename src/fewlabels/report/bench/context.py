@@ -13,8 +13,8 @@ from fewlabels.errors import count
 from fewlabels.experiments.acquisition import query_size
 from fewlabels.experiments.bench.experiment import Experiment
 from fewlabels.experiments.bench.folder import ConditionResults, Results
-from fewlabels.report.facts import data_name
 from fewlabels.report.figures import hues
+from fewlabels.report.page import data_name
 from fewlabels.report.wording import file_word
 
 OTHER_SCALE = "Not the paper's scale"

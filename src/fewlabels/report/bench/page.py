@@ -28,9 +28,18 @@ from fewlabels.report.bench.sections import (
     saving_sentences,
     savings_section,
 )
-from fewlabels.report.facts import as_facts, environment_facts, fact_groups, merged
-from fewlabels.report.page import Block, Page, Section
-from fewlabels.report.table import Column, Row, Table
+from fewlabels.report.page import (
+    Block,
+    Column,
+    Page,
+    Row,
+    Section,
+    Table,
+    as_facts,
+    environment_facts,
+    fact_groups,
+    merged,
+)
 from fewlabels.report.wording import in_percent, join_words, number
 
 _ENDINGS = (".csv", ".md", ".tex", ".png", ".svg")

@@ -34,8 +34,7 @@ from fewlabels.experiments.evaluation import (
 )
 from fewlabels.report.bench.context import ConditionContext, Contender, Context
 from fewlabels.report.figures import Curve, Point, draw_curves, some
-from fewlabels.report.page import Block, Section
-from fewlabels.report.table import Column, Entry, Record, Row, Table
+from fewlabels.report.page import Block, Column, Entry, Record, Row, Section, Table
 from fewlabels.report.wording import in_percent, p_text, signed
 
 LEVEL = 0.05
