@@ -17,7 +17,7 @@ from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.experiments.acquisition import mark_of
 from fewlabels.names import Identity, identity
 from fewlabels.pool import Split
-from fewlabels.training.workspace import training_fingerprint
+from fewlabels.training.training import training_fingerprint
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How long-running work reports progress, and how it is stopped.
+"""How long-running work reports progress, is stopped, and is shared.
 
 Work calls :func:`track` and :func:`tell`; a terminal, a file or a test receives the
 reports by :func:`reporting`. Without a reporter nothing happens.
@@ -6,6 +6,11 @@ reports by :func:`reporting`. Without a reporter nothing happens.
 Callers stop work by :func:`stopping`. Most work is simply interrupted. A training,
 which would lose what it has not saved, stops between two steps: it runs inside
 :func:`handle_cancellation` and asks :func:`is_stopped`.
+
+Work on many rows is divided into independent parts and handed to :func:`each`. The
+parts are the same whoever does them, and results are combined in their order; so an
+executor changes when an answer is there, never the answer. Callers set it by
+:func:`shared`, and no signature in between has to carry it.
 
 Example:
     >>> seen = []
@@ -23,16 +28,19 @@ Example:
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any, Protocol, TypeVar
 
 from fewlabels.errors import FewlabelsWarning
 
 T = TypeVar("T")
+P = TypeVar("P")
+R = TypeVar("R")
 
 
 class Reporter(Protocol):
@@ -213,3 +221,54 @@ def handle_cancellation() -> Iterator[None]:
         _num_handling -= 1
     if is_stopped():
         raise Canceled
+
+
+class Mapper(Protocol):
+    """An executor of ``concurrent.futures``, or anything that maps as those do."""
+
+    def map(
+        self, function: Callable[[Any], Any], parts: Iterable[Any], /
+    ) -> Iterable[Any]:
+        """Return the results of ``function`` for each part, in their order."""
+        ...
+
+
+_executor: ContextVar[Mapper | None] = ContextVar("executor", default=None)
+
+
+@contextmanager
+def shared(executor: Mapper | None) -> Iterator[None]:
+    """Let an executor do the parts of work inside the block; None: this thread."""
+    token = _executor.set(executor)
+    try:
+        yield
+    finally:
+        _executor.reset(token)
+
+
+def current_executor() -> Mapper | None:
+    """Return the executor that does parts of work; None: this thread alone."""
+    return _executor.get()
+
+
+def each(function: Callable[[P], R], parts: Sequence[P]) -> Iterable[R]:
+    """Return the results of ``function`` for each part, in their order.
+
+    Args:
+        function: What to do. Function and parts are sent to other processes, so rows
+            should be those of a file, which are sent as its path.
+        parts: Its arguments.
+
+    Returns:
+        Results as they come.
+    """
+    executor = _executor.get()
+    if executor is None or len(parts) < 2:
+        return map(function, parts)
+    return executor.map(partial(call_alone, function), parts)
+
+
+def call_alone(function: Callable[[P], R], part: P) -> R:
+    """Return the result of a function that shares nothing, wherever it is called."""
+    with shared(None):
+        return function(part)

@@ -3,8 +3,7 @@ import torch
 from tests.gram.toy import normal, whole
 
 from fewlabels.errors import ShapeError
-from fewlabels.gram import euclidean_kernel, gradient_embedding_kernel
-from fewlabels.gram import kernels
+from fewlabels.gram import euclidean_kernel, gradient_embedding_kernel, kernels
 
 
 def embeddings(features, weight, bias):

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fewlabels.search import draws as draws_module
-from fewlabels.search.draws import (
+from fewlabels.search import inputs as draws_module
+from fewlabels.search.inputs import (
     ClusterDraws,
     UniformDraws,
     WeightedDraws,

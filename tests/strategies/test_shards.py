@@ -11,7 +11,7 @@ import fewlabels
 from fewlabels.data.shards import Shards
 from fewlabels.errors import DataError
 from fewlabels.jobs.cluster import RayTasks
-from fewlabels.jobs.sharing import current_executor, each, shared
+from fewlabels.progress import current_executor, each, shared
 from fewlabels.strategies.shards import select_shards
 
 ROWS, LOGITS = clustered(500)

@@ -13,7 +13,7 @@ from tests.training.test_workspace import fit, same
 from fewlabels.training import make
 from fewlabels.training.alignment import Darp
 from fewlabels.training.learner import Learner, Loss
-from fewlabels.training.schedule import Execution
+from fewlabels.training.loop import Execution
 from fewlabels.training.training import Training
 from fewlabels.training.views import View
 

@@ -15,7 +15,7 @@ from fewlabels.training.alignment import Darp
 from fewlabels.training.fixmatch import FixMatch
 from fewlabels.training.frozen import FrozenInputs
 from fewlabels.training.linear import Linear
-from fewlabels.training.schedule import Schedule
+from fewlabels.training.loop import Schedule
 from fewlabels.training.supervised import Supervised
 from fewlabels.training.training import Training, relevant_options
 from fewlabels.training.views import PoolInputs

@@ -82,7 +82,7 @@ def test_saving_now_and_then_repeats_a_few_steps(tmp_path, monkeypatch, stop_bef
     expected = undisturbed(trainer)
     done.clear()
     monkeypatch.setattr(
-        "fewlabels.training.workspace.SavedState.is_due", lambda _: done[-1] % 4 == 3
+        "fewlabels.training.training.SavedState.is_due", lambda _: done[-1] % 4 == 3
     )
     stop_at(6)
     with pytest.raises(StoppedError):

@@ -9,7 +9,7 @@ from tests.training.conftest import tiny_pool
 
 from fewlabels import rng
 from fewlabels.errors import DamagedWarning, RunInUseError
-from fewlabels.training import loop, make, workspace
+from fewlabels.training import loop, make, training
 
 TRAINER = make("fixmatch", steps=4, minibatch_size=4, mu=1)
 
@@ -106,7 +106,7 @@ def test_a_changed_byte_is_found_out(tmp_path, counted):
 
 def test_two_processes_in_one_workspace_are_kept_apart(tmp_path):
     with (
-        workspace.hold_workspace(tmp_path),
+        training.hold_workspace(tmp_path),
         pytest.raises(RunInUseError, match="Another"),
     ):
         fit(tmp_path)

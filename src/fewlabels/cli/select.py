@@ -10,8 +10,8 @@ from fewlabels.cli.terminal import Terminal, print_json, print_line
 from fewlabels.data.npz import read_npz
 from fewlabels.data.shards import Shards
 from fewlabels.errors import DataError, UsageError, check_range
-from fewlabels.jobs.sharing import Mapper
 from fewlabels.names import DEFAULT_STRATEGY, check_known
+from fewlabels.progress import Mapper
 from fewlabels.search.blocks import local_processes
 from fewlabels.strategies.arrays import select as select_from_arrays
 from fewlabels.strategies.shards import select_shards

@@ -10,7 +10,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from fewlabels.data.text import is_utf8, natural_key
 from fewlabels.errors import (
     DataError,
     LabelError,
@@ -90,6 +89,8 @@ def array_pool(
     Returns:
         The pool.
     """
+    from fewlabels.data.text import is_utf8
+
     items = item_tensor(images)
     if classes is None:
         names = infer_classes(labels, None if test is None else test[1])
@@ -195,6 +196,8 @@ def infer_classes(*labels: Labels | None) -> tuple[str, ...]:
     if not arrays:
         return ()
     if any(array.dtype.kind == "U" for array in arrays):
+        from fewlabels.data.text import natural_key
+
         words = {str(word) for array in arrays for word in array.tolist()}
         return tuple(sorted(words, key=natural_key))
     largest = max(int(array.max(initial=UNKNOWN)) for array in arrays)

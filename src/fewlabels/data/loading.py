@@ -16,7 +16,6 @@ from torch import Tensor
 from fewlabels.data.arrays import Arrays, Labels, array_pool, pool_from_arrays
 from fewlabels.data.derived import Counts, limit_tests, repeated, resize_images, subset
 from fewlabels.data.named import named_pool, names
-from fewlabels.data.text import MANIFESTS, is_utf8, printable
 from fewlabels.errors import DataError, UnknownNameError, UsageError, check_range
 from fewlabels.pool import Pool
 
@@ -127,6 +126,10 @@ def _load_name_or_path(
         kind = type(given).__name__
         raise UsageError(f"A {kind} cannot be loaded; give a name, a path or an array.")
     is_name = isinstance(source, str) and source in names()
+    if is_name and use_labels:
+        return named_pool(str(source))
+    from fewlabels.data.text import MANIFESTS, is_utf8, printable
+
     try:
         path = Path(source).expanduser()
         is_file, is_folder = path.is_file(), path.is_dir()
@@ -143,8 +146,6 @@ def _load_name_or_path(
         return pool_from(path, size=size, test_share=test_share, use_labels=use_labels)
     if not use_labels:
         raise UsageError("labels='none' is for folders and manifests; leave it out.")
-    if is_name:
-        return named_pool(str(source))
     if is_file and kind == ".npz":
         from fewlabels.data.npz import read_npz
 

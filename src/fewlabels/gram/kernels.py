@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewlabels.errors import ShapeError, check_range
-from fewlabels.jobs.sharing import current_executor
 from fewlabels.names import check_known
 from fewlabels.pool import MappedRows, Matrix, Rows, as_rows, take_rows
+from fewlabels.progress import current_executor
 from fewlabels.protocols import InnerProduct
 
 Blocks = Literal["trace", "full"]

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from fewlabels import progress
 from fewlabels.gram.nodes import Floats, Nodes
-from fewlabels.jobs.sharing import each
 from fewlabels.names import check_installed
+from fewlabels.progress import each
 
 Search = Literal["exact", "faiss"]
 Places = NDArray[np.int64]

@@ -11,7 +11,7 @@ from .covering import (
     smallest_distance as smallest_distance,
     smallest_radius as smallest_radius,
 )
-from .draws import (
+from .inputs import (
     ClusterDraws as ClusterDraws,
     Draws as Draws,
     WeightedDraws as WeightedDraws,

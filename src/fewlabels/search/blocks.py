@@ -18,7 +18,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from fewlabels.jobs.sharing import Mapper, call_alone
+from fewlabels.progress import Mapper, call_alone
 from fewlabels.protocols import Kernel
 
 _CHUNK_LENGTH = 8192

@@ -10,9 +10,8 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.gram import euclidean_kernel
-from fewlabels.jobs.sharing import current_executor, each
 from fewlabels.pool import Rows, slice_rows, take_rows
-from fewlabels.progress import track
+from fewlabels.progress import current_executor, each, track
 from fewlabels.search.blocks import chunks
 from fewlabels.search.covering import k_means_plus_plus
 

@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from fewlabels.gram.principal import principal_components
-from fewlabels.jobs.sharing import each
-from fewlabels.progress import track
+from fewlabels.progress import each, track
 from fewlabels.protocols import Kernel
 from fewlabels.search.covering import (
     farthest_first,

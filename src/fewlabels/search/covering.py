@@ -19,8 +19,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Generator, Tensor
 
-from fewlabels.jobs.sharing import current_executor, each
-from fewlabels.progress import track
+from fewlabels.progress import current_executor, each, track
 from fewlabels.protocols import Divisible, Kernel
 from fewlabels.search.blocks import gathered
 from fewlabels.search.inputs import known_sets

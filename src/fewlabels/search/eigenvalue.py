@@ -11,13 +11,20 @@ from torch import Generator, Tensor
 from fewlabels.errors import BudgetError, UsageError, check_range, whole_number
 from fewlabels.gram import smallest_eigenvalue
 from fewlabels.gram.spectra import ceiling_below
-from fewlabels.jobs.sharing import Mapper, current_executor
 from fewlabels.names import check_known
+from fewlabels.progress import Mapper, current_executor
 from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
 from fewlabels.search.blocks import threads_for
-from fewlabels.search.draws import Draws, GivenDraws, UniformDraws, checked_draws
-from fewlabels.search.inputs import array, known_sets, least_eigenvalue
+from fewlabels.search.inputs import (
+    Draws,
+    GivenDraws,
+    UniformDraws,
+    array,
+    checked_draws,
+    known_sets,
+    least_eigenvalue,
+)
 from fewlabels.search.refutation import (
     RefutationSearch,
     Solver,

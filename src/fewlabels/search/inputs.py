@@ -1,6 +1,14 @@
-"""What a search is given, in any library's form, as the tensors that it works on."""
+"""What a search is given, as the tensors that it works on, and its random sets.
 
-from typing import Any
+The set of draw ``i`` is the same however draws are split into chunks or spread over
+processes: its random numbers are a hash of the key and ``i``.
+
+Shapes: N items in the pool, M draws, Q members of a set.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,10 +24,13 @@ from fewlabels.errors import (
 )
 from fewlabels.pool import check_indices, to_numpy
 from fewlabels.protocols import Kernel
-from fewlabels.search.blocks import threads_for
+from fewlabels.rng import keyed_uniforms
+from fewlabels.search.blocks import chunks, threads_for
 
 _NUM_PROBED = 32
 _NEGATIVE = 1e-5  # of the largest eigenvalue; rounding of single precision is below
+_TURNS = 4
+_ARRIVAL_ENTRIES = 2**22
 
 
 def known_sets(
@@ -137,3 +148,171 @@ def _without_objects(values: Any, objects: NDArray[Any]) -> NDArray[Any]:
         except (TypeError, ValueError):
             return objects
     return np.asarray(objects.tolist())
+
+
+class Draws(Protocol):
+    """Sets by number."""
+
+    @property
+    def items(self) -> Tensor:
+        """Indices that any set may hold, ascending."""
+        ...
+
+    def subsets(self, numbers: range) -> Tensor:
+        """Return the sets of these numbers, shape (M, Q), distinct in each row."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class GivenDraws:
+    """Sets that were given."""
+
+    given: Tensor
+    """Indices, shape (M, Q)."""
+
+    @cached_property
+    def items(self) -> Tensor:
+        """Indices that appear in any set."""
+        items: Tensor = torch.unique(self.given)
+        return items
+
+    def subsets(self, numbers: range) -> Tensor:
+        """Return the rows of these numbers."""
+        return self.given[numbers.start : numbers.stop]
+
+
+@dataclass(frozen=True, eq=False)
+class UniformDraws:
+    """Every set of candidates is equally likely (NPC paper, Algorithm 1)."""
+
+    items: Tensor
+    size: int
+    key: int
+
+    def subsets(self, numbers: range) -> Tensor:
+        """Return the sets of these numbers, by :func:`uniform_subsets`."""
+        return uniform_subsets(self.items, self.size, self.key, numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterDraws:
+    """One uniformly drawn member of each of Q clusters."""
+
+    clusters: tuple[Tensor, ...]
+    """Indices of each cluster's members; none is empty, none overlap."""
+    key: int
+
+    @cached_property
+    def items(self) -> Tensor:
+        """Members of all clusters."""
+        return torch.cat(self.clusters).sort().values
+
+    def subsets(self, numbers: range) -> Tensor:
+        """Return one member of each cluster for each number."""
+        uniforms = _uniforms(self.key, numbers, len(self.clusters))
+        columns = [
+            members[torch.from_numpy((uniforms[:, j] * len(members)).astype(np.int64))]
+            for j, members in enumerate(self.clusters)
+        ]
+        return torch.stack(columns, dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedDraws:
+    """Items one after the other by weight, without repetition."""
+
+    items: Tensor
+    weights: Tensor
+    """Weight of each item, positive, shape (n,)."""
+    size: int
+    key: int
+
+    def subsets(self, numbers: range) -> Tensor:
+        """Return the first Q distinct items of an endless weighted row, per number.
+
+        What repetition leaves open is filled by arrival times (Efraimidis, 2006): those
+        of the items not yet chosen, -log(u) / weight, give the same law as going on
+        drawing, and end where a few heavy items would be drawn forever.
+        """
+        chosen = np.full((len(numbers), self.size), -1, dtype=np.int64)
+        filled = np.zeros(len(numbers), dtype=np.int64)
+        keys = np.asarray(numbers, dtype=np.int64)
+        for turn in range(_TURNS):
+            rows = np.flatnonzero(filled < self.size)
+            uniforms = keyed_uniforms(self.key + turn, keys[rows], 2 * self.size)
+            places = np.searchsorted(self._cumulated, uniforms, side="right")
+            for drawn in np.minimum(places, len(self.items) - 1).T:
+                is_new = (chosen[rows] != drawn[:, None]).all(axis=1)
+                is_new &= filled[rows] < self.size
+                chosen[rows[is_new], filled[rows[is_new]]] = drawn[is_new]
+                filled[rows[is_new]] += 1
+        open_rows = np.flatnonzero(filled < self.size)
+        weights = self.weights.to(torch.float64).numpy()
+        for part in chunks(len(open_rows), len(weights), _ARRIVAL_ENTRIES):
+            rows = open_rows[part]
+            uniforms = keyed_uniforms(self.key + _TURNS, keys[rows], len(weights))
+            arrivals = -np.log1p(-uniforms) / weights
+            for row, times in zip(rows, arrivals, strict=True):
+                times[chosen[row, : filled[row]]] = np.inf
+                order = np.argsort(times, kind="stable")
+                chosen[row, filled[row] :] = order[: self.size - filled[row]]
+        return self.items[torch.from_numpy(chosen)]
+
+    @cached_property
+    def _cumulated(self) -> NDArray[np.float64]:
+        total = self.weights.to(torch.float64).cumsum(0)
+        return (total / total[-1]).numpy()
+
+
+def uniform_subsets(
+    candidates: ArrayLike, size: int, key: int, numbers: range
+) -> Tensor:
+    """Return uniformly drawn subsets, one per draw number, shape (M, Q).
+
+    Floyd's algorithm (Bentley and Floyd, 1987) for all draws at once: the j-th item is
+    drawn from the first N - Q + j candidates, and a repetition is replaced by the last
+    of these, which cannot have been drawn before.
+
+    Args:
+        candidates: Indices to draw from, shape (n,).
+        size: Members of each subset, Q.
+        key: Distinguishes this search from every other;
+            from :func:`fewlabels.rng.fork`.
+        numbers: The draw numbers.
+
+    Returns:
+        Distinct candidates in each row.
+    """
+    candidates = torch.as_tensor(candidates)
+    check_size(size, len(candidates))
+    uniforms = _uniforms(key, numbers, size)
+    last = np.arange(len(candidates) - size, len(candidates))
+    drawn = (uniforms * (last + 1)).astype(np.int64)
+    for position in range(1, size):
+        earlier = drawn[:, :position] == drawn[:, position, None]
+        drawn[earlier.any(axis=1), position] = last[position]
+    return candidates[torch.from_numpy(drawn)]
+
+
+def _uniforms(key: int, numbers: range, width: int) -> NDArray[np.float64]:
+    return keyed_uniforms(key, np.arange(numbers.start, numbers.stop), width)
+
+
+def checked_draws(given: NDArray[np.generic], candidates: Tensor, size: int) -> Tensor:
+    """Return sets of ``size`` distinct candidates as a tensor, shape (M, size)."""
+    is_whole = given.dtype.kind in "iu"
+    if given.ndim != 2 or given.shape[1] != size or not len(given) or not is_whole:
+        raise ShapeError(
+            f"draws have shape {given.shape} and type {given.dtype}; give one set of "
+            f"{size} indices per row."
+        )
+    draws = torch.from_numpy(given.astype(np.int64))
+    ordered = draws.sort(dim=1).values
+    repeats = (ordered[:, 1:] == ordered[:, :-1]).any(dim=1)
+    foreign = ~torch.isin(draws, candidates).all(dim=1)
+    if bool((repeats | foreign).any()):
+        raise UsageError(
+            f"{int(repeats.sum())} draws hold an item twice and {int(foreign.sum())} "
+            "hold items that are not candidates; give distinct candidates."
+        )
+    return draws

@@ -38,13 +38,12 @@ import torch
 from torch import Tensor
 
 from fewlabels.gram import lobpcg_smallest_eigenvalue, smallest_eigenvalue
-from fewlabels.jobs.sharing import Mapper, current_executor, each
 from fewlabels.pool import MappedRows
-from fewlabels.progress import track
+from fewlabels.progress import Mapper, current_executor, each, track
 from fewlabels.protocols import Factored, InnerProduct, Kernel
 from fewlabels.rng import stream
 from fewlabels.search.blocks import chunks, fill_block, map_ranges
-from fewlabels.search.draws import Draws
+from fewlabels.search.inputs import Draws
 
 _SHARED_ROWS = 2**15  # candidates that another process is asked about at a time
 _FIRST_GUESS = 0.999  # the best of many items often comes that close to the limit

@@ -15,7 +15,6 @@ from torch import Generator, Tensor
 
 from fewlabels import models
 from fewlabels.errors import Limits, Settings, UsageError
-from fewlabels.jobs.sharing import each
 from fewlabels.pool import (
     WITHHELD,
     Images,
@@ -28,6 +27,7 @@ from fewlabels.pool import (
     RowSource,
     slice_rows,
 )
+from fewlabels.progress import each
 from fewlabels.protocols import Classifier, Outputs, OwnInputs
 from fewlabels.search import check_size
 from fewlabels.search.blocks import chunks

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from fewlabels.data.shards import Shards
 from fewlabels.data.untrusted import open_untrusted
 from fewlabels.errors import DataError
-from fewlabels.jobs.sharing import Mapper, shared
 from fewlabels.pool import Record
+from fewlabels.progress import Mapper, shared
 from fewlabels.protocols import Strategy
 from fewlabels.strategies import resolve
 from fewlabels.strategies.arrays import checked_query, precomputed

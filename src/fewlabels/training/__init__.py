@@ -128,8 +128,8 @@ class _Alias:
             "inputs": _INPUTS[self.inputs],
             "learner": learner.path,
             "alignment": _ALIGNMENTS[self.alignment],
-            "schedule": "schedule:Schedule" if learner.takes_steps else "",
-            "execution": "schedule:Execution",
+            "schedule": "loop:Schedule" if learner.takes_steps else "",
+            "execution": "loop:Execution",
         }
         return {
             field: import_object("trainer", f"{__name__}.{path}")
@@ -155,7 +155,7 @@ class _Alias:
 
     def __call__(self, preset: str = "small", **given: Any) -> "Training":
         """Return the training; a preset says what its defaults are."""
-        from fewlabels.training.schedule import OFFICIAL
+        from fewlabels.training.loop import OFFICIAL
         from fewlabels.training.training import Training, options_by_part
 
         if preset not in _PRESETS:

@@ -30,10 +30,9 @@ from torch.distributed import is_torchelastic_launched
 from torch.multiprocessing.spawn import ProcessException
 from torch.nn.parallel import DistributedDataParallel
 
-from fewlabels import jobs, progress, rng
+from fewlabels import progress, rng
 from fewlabels.errors import FewlabelsError, TrainingError, UsageError
 from fewlabels.models import Network, checkpoint
-from fewlabels.training.schedule import Schedule
 
 _POLL_SECONDS = 0.1
 _JOIN_TIMEOUT = 10.0
@@ -50,6 +49,8 @@ _OWN_BUFFERS: dict[str, Any] = {next(o for o in _BUFFER_OPTIONS if o in _KNOWN):
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+    from fewlabels import jobs
+    from fewlabels.training.loop import Schedule
     from fewlabels.training.training import TrainingTask
 
 
@@ -131,7 +132,7 @@ def _is_launched() -> bool:
     return is_torchelastic_launched() and os.environ["WORLD_SIZE"] != "1"
 
 
-def _fabric(settings: Schedule) -> "Fabric":
+def _fabric(settings: "Schedule") -> "Fabric":
     """Return device, precision and communication; raise if one is missing."""
     # Here, since it takes seconds, and only a training needs it.
     from lightning_fabric import Fabric
@@ -206,6 +207,8 @@ def _train_member(
     stop: Event,
 ) -> None:
     """Train as one of several processes; the first one reports."""
+    from fewlabels.jobs import Sender
+
     group = ProcessGroup(fabric)
     connection = connections[group.rank]
 
@@ -226,7 +229,7 @@ def _train_member(
     signal.signal(signal.SIGINT, on_interrupt)
     with ExitStack() as listening:
         if group.rank == 0:
-            listening.enter_context(progress.reporting(jobs.Sender(connection.send)))
+            listening.enter_context(progress.reporting(Sender(connection.send)))
             listening.enter_context(progress.stopping(stop.is_set))
         try:
             average = task.train(group, task.build_network(), send_checkpoint)
@@ -272,7 +275,9 @@ class Listener:
             thread.join(_JOIN_TIMEOUT)  # half a message of a killed process never ends
 
     def _listen(self) -> None:
-        with closing(jobs.Replay()) as replay:
+        from fewlabels.jobs import Replay
+
+        with closing(Replay()) as replay:
             while (
                 ready := wait(self.connections, _POLL_SECONDS)
                 or not self._ended.is_set()

@@ -24,8 +24,9 @@ from fewlabels.models.classifiers import Embedded, FrozenClassifier
 from fewlabels.models.embedding import StoredViews, embedded, embedded_views
 from fewlabels.models.encoders import Encoder
 from fewlabels.pool import Pool
-from fewlabels.training.schedule import OF_STRONG_VIEWS, OF_VIEWS
 from fewlabels.training.views import (
+    OF_STRONG_VIEWS,
+    OF_VIEWS,
     Inputs,
     Kind,
     RowViews,

@@ -13,7 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+)
 
 import torch
 from torch import Generator, Tensor, nn
@@ -24,8 +32,10 @@ from fewlabels.models import Network
 from fewlabels.models.network import Dense
 from fewlabels.pool import Pool
 from fewlabels.training.devices import ProcessGroup
-from fewlabels.training.schedule import Schedule
 from fewlabels.training.views import View, Views
+
+if TYPE_CHECKING:
+    from fewlabels.training.loop import Schedule
 
 IsSure = Callable[[Tensor], Tensor]
 """From probabilities, shape (U, C), to whether each row counts, or how much, (U,)."""
@@ -75,7 +85,7 @@ class Minibatcher:
     """Unlabeled items for each labeled one."""
     pool: Pool
     """The pool; at least one item is labeled."""
-    schedule: Schedule
+    schedule: "Schedule"
     """How many labeled items."""
     key: int
     """The key of the training's streams."""
@@ -275,7 +285,7 @@ class Step:
 
     number: int
     """From zero."""
-    schedule: Schedule
+    schedule: "Schedule"
     pool: Pool
     minibatch: Minibatch
     """Labels, items, and the views that the learner wants, by name."""

@@ -2,30 +2,200 @@
 
 Equal trainings have equal results; their execution changes none. A finished training is
 loaded from its workspace, and an unfinished one is resumed.
+
+Of an unfinished training, weights, averaged weights, momentum and the learner's memory
+(for DARP: the stored pseudo-labels, the refined ones and the dual variables) are
+written whole or not at all. Generators and the position in the data need no place: all
+randomness is named by the step. A training that goes on from here ends with the same
+bits as one that was never interrupted, on the same build of PyTorch with the same
+number of threads.
 """
 
+import json
+import time
+import warnings
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor, nn
 
-from fewlabels import models, progress, rng
-from fewlabels.errors import TrainingError, UnknownNameError, UsageError
-from fewlabels.models import Network
+from fewlabels import files, models, progress, rng
+from fewlabels.errors import (
+    DamagedWarning,
+    DataChangedWarning,
+    DataError,
+    RunInUseError,
+    TrainingError,
+    UnknownNameError,
+    UsageError,
+)
+from fewlabels.models import Network, checkpoint
 from fewlabels.names import Identity, composite_identity, identity, omitted_defaults
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, ignore
 from fewlabels.training import devices, loop
-from fewlabels.training import workspace as workspaces
 from fewlabels.training.devices import OnCheckpoint, ProcessGroup
 from fewlabels.training.learner import Alignment, DirectLearner, Learner
-from fewlabels.training.loop import rate_bound
-from fewlabels.training.schedule import Execution, Schedule
+from fewlabels.training.loop import Execution, Schedule, rate_bound
 from fewlabels.training.views import Inputs, Views
-from fewlabels.training.workspace import SavedState
+
+_MODEL = "model.safetensors"
+_STATE = "state.safetensors"
+_LOCK = ".fewlabels-training-lock"
+
+
+def hold_workspace(folder: Path | None) -> AbstractContextManager[None]:
+    """Keep other processes out of a workspace while a block runs."""
+    if folder is None:
+        return nullcontext()
+    files.make_folder(folder)
+    in_use = RunInUseError(
+        f"Another process trains in '{folder}'. Wait for it, or give this training a "
+        "folder of its own."
+    )
+    return files.hold_lock(folder / _LOCK, in_use)
+
+
+def training_fingerprint(
+    identity: Identity, pool: Pool, inputs: str, contents: str, key: int
+) -> str:
+    """Return a hash of all that decides the outcome of a training.
+
+    Args:
+        identity: Of the trainer.
+        pool: What it is trained on.
+        inputs: Identifies what turns images into inputs, such as an encoder.
+        contents: A digest of the items, where their ids do not identify them.
+        key: Seed of the training.
+
+    Returns:
+        The hash.
+    """
+    decisive = {
+        "trainer": identity.type,
+        "settings": identity.options,
+        "image_shape": pool.images.shape,
+        "classes": pool.num_classes,
+        "ids": sha256("\0".join(pool.ids).encode()).hexdigest(),
+        "labeled": pool.labeled.tolist(),
+        "labels": pool.labels[pool.labeled].tolist(),
+        "inputs": inputs,
+        "key": key,
+    }
+    if identity.source:
+        decisive["source"] = identity.source
+    if contents:
+        decisive["contents"] = contents
+    return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+def load_finished(module: nn.Module, folder: Path, mark: str) -> bool:
+    """Fill ``module`` with a finished training of this fingerprint, if there is one."""
+    path = folder / _MODEL
+    try:
+        if not path.exists() or checkpoint.metadata(path).get("fingerprint") != mark:
+            return False
+        checkpoint.read_into(module.state_dict(), path)
+    except DataError as error:
+        warnings.warn(f"{error} It counts as none.", DamagedWarning, stacklevel=2)
+        return False
+    return True
+
+
+def save_finished(
+    module: nn.Module, folder: Path, mark: str, identity: Identity
+) -> None:
+    """Save a finished training, and delete its unfinished state."""
+    files.make_folder(folder)
+    words = {
+        "fingerprint": mark,
+        "trainer": identity.type,
+        "settings": json.dumps(identity.options),
+    }
+    checkpoint.write(module.state_dict(), folder / _MODEL, words)
+    files.remove_leftovers([folder / _STATE])
+    (folder / _STATE).unlink(missing_ok=True)
+
+
+@dataclass
+class SavedState:
+    """An unfinished training on disk, so that a killed process loses seconds."""
+
+    folder: Path
+    """The workspace."""
+    mark: str
+    """Fingerprint of the training it belongs to."""
+    every: float
+    """Seconds between two savings."""
+    tensors: Callable[[], Mapping[str, Tensor]]
+    """Returns all that a step changes, by name; themselves and not copies."""
+    taken: tuple[int, dict[str, Tensor]] | None = None
+    """A copy after some steps that waits to be written."""
+    _step: int = 0
+    _at: float = field(default_factory=time.monotonic)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.folder / _STATE
+
+    def is_due(self) -> bool:
+        """Whether it is time to save again, or the training is being stopped."""
+        return progress.is_stopped() or time.monotonic() - self._at >= self.every
+
+    def take(self, step: int) -> None:
+        """Copy the state after ``step`` steps; it counts once it is written.
+
+        Only the loss of the next step shows whether these weights are any good.
+        """
+        copies = {name: t.detach().clone() for name, t in self.tensors().items()}
+        self.taken = step, copies
+        self._at = time.monotonic()
+
+    def write(self) -> None:
+        """Write the state that was taken last, unless it has infinite numbers."""
+        assert self.taken is not None
+        (step, tensors), self.taken = self.taken, None
+        if not all(torch.isfinite(t).all() for t in tensors.values()):
+            return
+        files.make_folder(self.folder)
+        words = {"fingerprint": self.mark, "step": str(step)}
+        checkpoint.write(tensors, self.path, words)
+        self._step = step
+        self._at = time.monotonic()
+
+    def fill(self) -> int:
+        """Fill a fresh training with the saved one, if there is one."""
+        if not self.path.exists():
+            return 0
+        try:
+            words = checkpoint.metadata(self.path)
+            if words.get("fingerprint") != self.mark:
+                msg = (
+                    f"{self.path} holds {words.get('step', '?')} steps of a training "
+                    "with other settings, items, labels or seed; it will be replaced. "
+                    "Use another folder to keep both."
+                )
+                warnings.warn(msg, DataChangedWarning, stacklevel=2)
+                return 0
+            checkpoint.read_into(self.tensors(), self.path)
+        except DataError as error:
+            msg = f"{error} This training begins with its first step."
+            warnings.warn(msg, DamagedWarning, stacklevel=2)
+            return 0
+        self._step = int(words["step"])
+        self._at = time.monotonic()
+        return self._step
+
+    def last_good(self) -> str:
+        """Return a sentence for a message about where the last good state is."""
+        text = f" The state after {self._step} steps, before that, is in {self.path}."
+        return text if self._step else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +294,7 @@ class Training:
         with (
             torch.inference_mode(mode=False),
             torch.enable_grad(),
-            workspaces.hold_workspace(folder if devices.is_first() else None),
+            hold_workspace(folder if devices.is_first() else None),
         ):
             task = TrainingTask.of(self, pool, generator, folder)
 
@@ -182,7 +352,7 @@ class TrainingTask:
     @property
     def _mark(self) -> str:
         views = self.views
-        return workspaces.training_fingerprint(
+        return training_fingerprint(
             self.training.identity, self.pool, views.identity, views.contents, self.key
         )
 
@@ -226,12 +396,12 @@ class TrainingTask:
     def restore(self, network: Network) -> bool:
         """Fill ``network`` with the finished training, if there is one."""
         folder = self.workspace
-        return folder is not None and workspaces.restore(network, folder, self._mark)
+        return folder is not None and load_finished(network, folder, self._mark)
 
     def _save(self, network: Network) -> None:
         if self.workspace is not None and devices.is_first():
             identity = self.training.identity
-            workspaces.save(network, self.workspace, self._mark, identity)
+            save_finished(network, self.workspace, self._mark, identity)
 
     def train(
         self, group: ProcessGroup, network: Network, on_checkpoint: OnCheckpoint

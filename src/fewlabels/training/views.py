@@ -30,7 +30,11 @@ from fewlabels.errors import Count, Settings, Share, UsageError, Weight
 from fewlabels.models import Head, Network, NetworkClassifier, as_input, moments
 from fewlabels.pool import Images, Pool, RowSource, read_rows
 from fewlabels.protocols import Classifier
-from fewlabels.training.schedule import OF_STRONG_VIEWS, OF_VIEWS
+
+OF_VIEWS, OF_STRONG_VIEWS, OF_FEATURES = (
+    {"needs": word} for word in ("weak", "strong", "features")
+)
+"""Mark options that count only where a learner wants such views, or inputs are such."""
 
 Kind = Literal["weak", "strong"]
 Wanted = Mapping[str, tuple[Kind, Generator]]
