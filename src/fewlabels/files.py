@@ -280,6 +280,16 @@ def hold_lock(
         held.release()
 
 
+def cache_folder() -> Path:
+    """Return where downloads are kept: ``$FEWLABELS_CACHE``, or the platform's way."""
+    given = os.environ.get("FEWLABELS_CACHE")
+    if given:
+        return Path(given).expanduser()
+    import platformdirs
+
+    return platformdirs.user_cache_path("fewlabels", appauthor=False, opinion=False)
+
+
 def digest_of(content: bytes | memoryview) -> str:
     """Return a short hash of some bytes: 16 hexadecimal digits."""
     return blake2b(content, digest_size=8).hexdigest()

@@ -7,7 +7,7 @@ from tests.data.pictures import pixels
 
 from fewlabels.data.arrays import array_pool
 from fewlabels.data.derived import limit_tests, repeated, resize_images, subset
-from fewlabels.data.named import digits_pool
+from fewlabels.data.loading import digits_pool
 from fewlabels.errors import DataError, UnknownNameError, UsageError
 from fewlabels.pool import Answers
 

@@ -15,8 +15,8 @@ from sklearn.datasets import load_digits
 from tests.data.test_official import packed, trusted, write_cifar10, write_set
 
 from fewlabels import progress
-from fewlabels.data import named
-from fewlabels.data.named import (
+from fewlabels.data import loading
+from fewlabels.data.loading import (
     StandardSet,
     cache_folder,
     digits_pool,
@@ -144,7 +144,7 @@ def test_cifar20_has_the_groups_of_cifar100(monkeypatch):
     labels = torch.tensor([0, 54, 99, 97])  # apple, orchid, worm, wolf
     fine = Pool.build(ArrayImages(images), labels, [str(n) for n in range(100)])
     fine = replace(fine, test=Split(ArrayImages(images[:1]), labels[1:2]))
-    monkeypatch.setattr(named, "standard_pool", lambda *_: fine)
+    monkeypatch.setattr(loading, "standard_pool", lambda *_: fine)
     pool = named_pool("cifar20")
     groups = [pool.classes[number] for number in pool.labels.tolist()]
     assert groups == [
@@ -261,7 +261,7 @@ def test_only_the_web_is_asked(tmp_path):
 
 
 def test_an_endless_file_is_not_kept(tmp_path, address, monkeypatch):
-    monkeypatch.setattr(named, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(loading, "_MOST_BYTES", 1000)
     refused(address + "/file", tmp_path, "it has more than 1,000 bytes")
 
 

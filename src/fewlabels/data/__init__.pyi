@@ -1,3 +1,3 @@
 from .derived import repeated as repeated, subset as subset
 from .loading import load as load
-from .named import names as names
+from .loading import names as names

@@ -145,7 +145,7 @@ def subset(pool: Pool, counts: Counts, *, seed: int = 0, part: int = 0) -> Pool:
     """Keep some labeled items of each class, for example to make a pool imbalanced.
 
     Example:
-        >>> from fewlabels.data.named import digits_pool
+        >>> from fewlabels.data.loading import digits_pool
         >>> subset(digits_pool(), {"3": 40, "8": 5}).class_counts
         (0, 0, 0, 40, 0, 0, 0, 0, 5, 0)
 
@@ -201,7 +201,7 @@ def repeated(pool: Pool, times: int, *, noise: float = 0.0, seed: int = 0) -> Po
     share of their range and rounded, not to standardized images.
 
     Example:
-        >>> from fewlabels.data.named import digits_pool
+        >>> from fewlabels.data.loading import digits_pool
         >>> pool = repeated(digits_pool(), 2)
         >>> len(pool), pool.ids[1297].endswith("#2")
         (2594, True)

@@ -23,11 +23,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.data.named import cache_folder
 from fewlabels.data.parquet import arrow, list_column, plain_column, shape_of
 from fewlabels.data.untrusted import ARRAY_BYTES, open_untrusted
 from fewlabels.errors import DataError, StorageError, check_finite_rows
-from fewlabels.files import hold_lock, make_folder, replace_file
+from fewlabels.files import cache_folder, hold_lock, make_folder, replace_file
 from fewlabels.pool import MappedRows
 from fewlabels.progress import track
 

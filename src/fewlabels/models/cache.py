@@ -36,9 +36,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels import files
-from fewlabels.data.named import cache_folder
 from fewlabels.errors import StorageError
-from fewlabels.files import add_checksum, verify_checksum
+from fewlabels.files import add_checksum, cache_folder, verify_checksum
 from fewlabels.progress import track
 
 BLOCK = 256
