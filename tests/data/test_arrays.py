@@ -82,7 +82,7 @@ def test_a_class_is_named_once():
 
 
 def test_an_odd_test_split_is_refused():
-    with pytest.raises(ShapeError, match="give one shape"):
+    with pytest.raises(ShapeError, match="give shape"):
         array_pool(GREY, [0] * 5, test=(COLOUR, [0] * 5))
     with pytest.raises(LabelError, match="items without a label"):
         array_pool(GREY, [0] * 5, test=(GREY, [-1] * 5))

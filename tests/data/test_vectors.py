@@ -140,7 +140,7 @@ FAULTS = {
     "two.npz": (lambda p: np.savez(p, x=ROWS, y=ROWS), r"x \(4, 3\), y \(4, 3\)"),
     "empty.npz": (
         lambda p: np.savez(p, names=np.array(["a", "", "", "b"]), x=ROWS),
-        "2 of 4 rows.*first is row 2",
+        "2 of 4 rows.*such as row 2",
     ),
     "ragged.parquet": (
         lambda p: table(p, v=pa.array([[1.0, 2.0], [1.0]])),
@@ -160,7 +160,7 @@ FAULTS = {
     ),
     "unnamed.parquet": (
         lambda p: table(p, file_name=["a", None], v=pa.array([[1.0], [2.0]])),
-        "1 of 2 rows.*first is row 2",
+        "1 of 2 rows.*such as row 2",
     ),
     "texts.parquet": (lambda p: table(p, a=["x"], b=["y"], v=[1.0]), "columns a, b"),
     "lists.parquet": (

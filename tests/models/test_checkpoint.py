@@ -86,7 +86,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"num_classes": 7}, r"'head\.\w+' has shape \(7.* in the file and \(4"),
+        ({"num_classes": 7}, r"'head\.\w+' has shape \(7.*, not \(4"),
         ({"name": "wrn-16-1"}, "missing from the file"),
     ],
 )

@@ -264,7 +264,7 @@ GREEDY = {
     "labels": (0, {"num_labels": 10**9}, "1,000,000,000, above 524,288"),
     "timm wide": (1, {"model_args": saved.VIT | {"embed_dim": 16_384}}, "larger netw"),
     "timm deep": (1, {"model_args": saved.VIT | {"depth": 2**16}}, "larger network"),
-    "timm side": (1, {"pretrained_cfg": {"input_size": [3, 60_000, 60_000]}}, "2,048"),
+    "timm side": (1, {"pretrained_cfg": {"input_size": [3, 60_000, 60_000]}}, "2048"),
     "timm share": (
         1,
         {"pretrained_cfg": {"crop_pct": 1e-9}},

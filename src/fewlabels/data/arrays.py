@@ -104,11 +104,9 @@ def array_pool(
     split = None
     if test is not None:
         test_items = item_tensor(test[0])
-        if test_items.shape[1:] != items.shape[1:]:
-            raise ShapeError(
-                f"Items have the shape {tuple(items.shape[1:])} in the pool, and "
-                f"{tuple(test_items.shape[1:])} in the test split; give one shape."
-            )
+        shape, test_shape = tuple(items.shape[1:]), tuple(test_items.shape[1:])
+        if shape != test_shape:
+            raise ShapeError(f"Test items have shape {test_shape}; give shape {shape}.")
         test_numbers = label_tensor(test[1], names, len(test_items))
         if bool((test_numbers == UNKNOWN).any()):
             raise LabelError("The test split has items without a label; drop them.")

@@ -67,10 +67,8 @@ class Vectors:
         check_lengths(f"'{path}'", DataError, rows=num_rows, names=len(names))
         wrong = [n for n, name in enumerate(names) if not 0 < len(name) < _LONGEST_NAME]
         if wrong:
-            raise DataError(
-                f"{len(wrong)} of {len(names)} rows in '{path}' have no usable name, "
-                f"the first is row {wrong[0] + 1}."
-            )
+            seen = f"{len(wrong)} of {len(names)} rows in '{path}'"
+            raise DataError(f"{seen} have no usable name, such as row {wrong[0] + 1}.")
         check_distinct(f"row of '{path}' called", [*map(_path, names)], DataError)
         return vectors
 

@@ -81,16 +81,12 @@ def check_fit(own: Shapes, stored: Shapes, path: Path) -> None:
     odd = sorted(own.keys() ^ stored.keys())
     if odd:
         where = "missing from the file" if odd[0] in own else "unknown to the network"
-        raise DataError(
-            f"{path} does not belong to this network: {len(odd)} tensors differ in "
-            f"name, the first, '{odd[0]}', is {where}."
-        )
+        seen = f"{len(odd)} names differ, the first, '{odd[0]}', is {where}"
+        raise DataError(f"{path} does not belong to this network: {seen}.")
     for name, shape in own.items():
         if shape != stored[name]:
-            raise DataError(
-                f"{path} does not belong to this network: '{name}' has shape "
-                f"{stored[name]} in the file and {shape} in the network."
-            )
+            seen = f"'{name}' has shape {stored[name]}, not {shape}"
+            raise DataError(f"{path} does not belong to this network: {seen}.")
 
 
 def published(path: Path, sha256: str) -> dict[str, Tensor]:

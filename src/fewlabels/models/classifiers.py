@@ -192,9 +192,9 @@ class PrecomputedClassifier:
         """Check that the arrays belong together."""
         is_matrix = self.features.ndim == self.logits.ndim == 2
         if not is_matrix or len(self.logits) != len(self.features):
+            shapes = f"{tuple(self.features.shape)} and {tuple(self.logits.shape)}"
             raise ShapeError(
-                f"features has shape {tuple(self.features.shape)} and logits "
-                f"{tuple(self.logits.shape)}; give (N, F) and (N, C)."
+                f"features and logits have shapes {shapes}; give (N, F) and (N, C)."
             )
         if self.samples is not None and self.samples.shape[1:] != self.logits.shape:
             seen, wanted = tuple(self.samples.shape), tuple(self.logits.shape)

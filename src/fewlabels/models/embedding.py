@@ -236,11 +236,9 @@ class _Embedder:
         if view is not None:
             images = view.apply(images, self.contents[items])
         rows_nF = encoder.embed(images)
-        if rows_nF.shape != (len(images), encoder.feature_size):
-            raise ShapeError(
-                f"The encoder '{encoder.name}' gave shape {tuple(rows_nF.shape)} for "
-                f"{len(images)} images, and has {encoder.feature_size} features."
-            )
+        seen, wanted = tuple(rows_nF.shape), (len(images), encoder.feature_size)
+        if seen != wanted:
+            raise ShapeError(f"'{encoder.name}' gave shape {seen}, not {wanted}.")
         with np.errstate(over="ignore"):
             rows: Array = rows_nF.numpy().astype(self.dtype)
         num_bad = int((~np.isfinite(rows)).any(axis=1).sum())

@@ -204,9 +204,9 @@ class Head(Network):
     def standardize_by(self, mean: Tensor, deviation: Tensor) -> None:
         """Standardize rows by mean and deviation, above zero, of each feature (D,)."""
         if not mean.shape == deviation.shape == self.mean.shape:
+            seen = f"{tuple(mean.shape)} and {tuple(deviation.shape)}"
             raise ShapeError(
-                f"mean has shape {tuple(mean.shape)} and deviation "
-                f"{tuple(deviation.shape)}; rows have {len(self.mean)} features."
+                f"mean and deviation have shapes {seen} for {len(self.mean)} features."
             )
         check_range("The smallest deviation", float(deviation.min()), above=0)
         self.mean.copy_(mean)

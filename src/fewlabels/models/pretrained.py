@@ -26,7 +26,13 @@ from torch import Tensor, nn
 from torch.nn.modules import module as registration
 
 from fewlabels import rng
-from fewlabels.errors import DataError, UnknownNameError, UsageError, whole_number
+from fewlabels.errors import (
+    DataError,
+    UnknownNameError,
+    UsageError,
+    check_range,
+    whole_number,
+)
 from fewlabels.models import checkpoint
 from fewlabels.models.encoders import (
     CONFIG,
@@ -106,16 +112,11 @@ class Preparation:
         check_known("interpolation", self.interpolation, Interpolation)
         scale = self.scale if isinstance(self.scale, tuple) else (self.scale or 1,)
         for side in (*scale, *(self.crop or ())):
-            if not isinstance(side, int) or not 1 <= side <= MAX_SIDE:
-                raise UsageError(
-                    f"Images would be resized to {self.scale} and cropped to "
-                    f"{self.crop}; give sides of 1 to {MAX_SIDE:,} pixels."
-                )
+            whole_number("A side of prepared images", side)
+            check_range("A side of prepared images", side, at_least=1, at_most=MAX_SIDE)
         if {len(self.mean), len(self.spread)} != {_COLORS} or 0 in self.spread:
-            raise UsageError(
-                f"Mean and spread of the colors are {self.mean} and {self.spread}; "
-                "give three numbers each, and no spread of 0."
-            )
+            seen = f"mean {self.mean} and spread {self.spread}"
+            raise UsageError(f"Colors have {seen}; give three numbers each, not 0.")
 
     @property
     def side(self) -> int | None:
