@@ -392,6 +392,12 @@ def check_finite_rows(
         )
 
 
+def check_count(name: str, length: int, wanted: int, of: str) -> None:
+    """Raise :class:`ShapeError` unless there is one entry for each ``of`` something."""
+    if length != wanted:
+        raise ShapeError(f"{name} has {length} entries; give {wanted}, one per {of}.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """Bounds of a number, in its type: ``Annotated[float, Limits(at_least=1)]``."""

@@ -83,8 +83,8 @@ def test_options_are_read_as_in_a_settings_file(fewlabels):
         (("json:loads",), "'json:loads' cannot be made"),
         (("npc", "--kind", "trainer"), "There is no trainer called 'npc'"),
         (("npc", "--kind", "stategy"), "Did you mean 'strategy'?"),
-        (("npc", "--data", "digits"), "A strategy is checked on pools of its own"),
-        (("pathlib:PurePath",), "are those of none of these. Needed are: a strategy"),
+        (("npc", "--data", "digits"), "A strategy is checked on its own pools"),
+        (("pathlib:PurePath",), "has the methods of none of these; give kind"),
     ],
 )
 def test_a_wrong_call_is_a_sentence(fewlabels, words, message):

@@ -99,7 +99,7 @@ ROWS = np.ones((5, 3))
             {"features": ROWS, "logits": ROWS[:2]},
             (),
             2,
-            "features have 5 rows and logits 2",
+            "logits has 2 entries; give 5",
         ),
         (
             {"features": ROWS, "weights": ROWS},
@@ -109,7 +109,7 @@ ROWS = np.ones((5, 3))
         ),
         ({"rows": ROWS}, (), 2, "called 'rows'"),
         ({"logits": ROWS}, (), 1, "has no 'features', only ['logits']"),
-        ({"features": ROWS}, ("--strategy", "margin"), 2, "pass logits"),
+        ({"features": ROWS}, ("--strategy", "margin"), 2, "There are 0 logits"),
         ({"features": np.array([{"a": 1}], dtype=object)}, (), 1, "plain arrays"),
     ],
 )
@@ -150,9 +150,9 @@ def test_a_folder_called_like_markup_is_printed_as_it_is(fewlabels, tiny):
         (
             ("run", "digits", "--budget", 5000),
             2,
-            "larger than the pool, which has 1297",
+            "budget is 5000; 1297 items",
         ),
-        (("run", "digits", "--query", 99), 2, "larger than what is left"),
+        (("run", "digits", "--query", 99), 2, "leaves 40 labels; 99 are asked for"),
         (("run", "digits", "--threads", 0), 2, "threads is 0"),
         (("run",), 2, "The setting 'data' is missing"),
         (("run", "digits", "--settings", "no.yaml"), 2, "could not be read"),

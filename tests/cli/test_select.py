@@ -23,4 +23,4 @@ def test_select_from_shards_in_the_shell(fewlabels, tmp_path):
     assert (code, "is a file: leave --labels" in err) == (2, True)
     np.savez(tmp_path / "width_0.npz", features=np.zeros((4, 0)))
     code, _, err = fewlabels("select", "width_0.npz", "--size", 2)
-    assert (code, "features has the shape (4, 0)" in err) == (2, True)
+    assert (code, "features has shape (4, 0)" in err) == (2, True)

@@ -204,7 +204,7 @@ def test_neither_images_nor_rows_is_nothing_to_label(tmp_path):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"trainer": "remixmatch"}, r"shape \(4,\), and ReMixMatch learns from images"),
+        ({"trainer": "remixmatch"}, r"images are \(4,\); take square ones"),
         ({"quality": "best"}, "no effect, since rows have no pixels"),
     ],
     ids=str,

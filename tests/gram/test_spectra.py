@@ -118,7 +118,7 @@ def test_the_ceiling_reads_the_diagonal_in_chunks(monkeypatch):
 
 def test_the_ceiling_needs_enough_candidates():
     kernel = last_layer_kernel(normal(8, 4, 3), 2)
-    with pytest.raises(BudgetError, match="size is 5, but there are 3 candidates"):
+    with pytest.raises(BudgetError, match="size is 5; give 1 to 3"):
         eigenvalue_ceiling(kernel, torch.tensor([0]), torch.arange(1, 4), 5)
 
 

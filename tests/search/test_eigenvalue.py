@@ -322,7 +322,7 @@ def test_near_the_ceiling_the_residual_decides_if_asked():
         ({"method": "gredy"}, UnknownNameError, "Did you mean 'greedy'"),
         ({"solver": "dens"}, UnknownNameError, "no solver called 'dens'"),
         ({"tie_tolerance": 2.0}, UsageError, "it must be at least 0 and below 1"),
-        ({"executor": 2}, UsageError, "executor is of type int, which has no map"),
+        ({"executor": 2}, UsageError, "executor is int; give one with map"),
         (
             {"draws": 2.5},
             UsageError,
@@ -330,9 +330,13 @@ def test_near_the_ceiling_the_residual_decides_if_asked():
         ),
         ({"draws": 0}, BudgetError, "draws is 0; give 1 to"),
         ({"draws": 10**30}, BudgetError, "give 1 to 1,000,000,000,000 sets"),
-        ({"draws": torch.zeros(3, 5)}, ShapeError, r"draws have shape \(3, 5\)"),
+        ({"draws": torch.zeros(3, 5)}, ShapeError, r"draws are .* \(3, 5\)"),
         ({"draws": torch.tensor([[3, 3]])}, UsageError, "1 draws hold an item twice"),
-        ({"draws": torch.tensor([[3, 500]])}, UsageError, "and 1 hold items that are"),
+        (
+            {"draws": torch.tensor([[3, 500]])},
+            UsageError,
+            "and 1 others than candidates",
+        ),
     ],
 )
 def test_wrong_arguments_are_named(arguments, error, message):

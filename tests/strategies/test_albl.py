@@ -214,7 +214,7 @@ def test_labels_without_classes_are_refused_once_they_are_needed():
     one, later = a_round(asked_by(0, right_on([]), pool), pool)
     labels = later.labels.clone()
     labels[:2] = WITHHELD
-    with pytest.raises(UsageError, match="classes of 2 labeled items are not given"):
+    with pytest.raises(UsageError, match="2 labeled items have no class"):
         asked(BATCH, right_on([]), replace(later, labels=labels), [one])
 
 
@@ -253,7 +253,7 @@ def test_arms_are_found_by_name_path_and_options():
         ({"name": "coreset", "methd": "robust"}, "Did you mean 'method'"),
         (
             {"method": "robust"},
-            r"The arm \{'method': 'robust'\} has no name; write it as",
+            r"The arm \{'method': 'robust'\} has no name; give",
         ),
         (3, "3 is not a strategy"),
     ],

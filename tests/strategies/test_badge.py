@@ -155,5 +155,5 @@ def test_what_is_missing_or_misspelt_is_said():
         Badge(first="larges")
     pool, _ = problem(0)
     without = PrecomputedClassifier(torch.zeros(30, 2), torch.empty(30, 0))
-    with pytest.raises(UsageError, match="there are 0 logits per item; pass logits"):
+    with pytest.raises(UsageError, match="There are 0 logits; give"):
         contract.chosen_by(Badge(), pool, without)

@@ -114,7 +114,7 @@ def test_a_part_of_a_large_pool_is_named_in_the_record():
 def test_too_many_parameters_are_refused_with_the_cheap_form_as_a_remedy():
     pool, _ = contract.problem(9)
     wide = PrecomputedClassifier(torch.zeros(60, 1251), torch.zeros(60, 4))
-    with pytest.raises(UsageError, match=r"4 classes times 1251 .*likelihood='binary'"):
+    with pytest.raises(UsageError, match=r"4 x 1251 .*likelihood='binary'"):
         contract.chosen_by(Bait(components=2000), pool, wide)
 
 

@@ -166,7 +166,7 @@ def test_any_chunk_size_gives_the_same_answer(monkeypatch, entries):
 def test_without_logits_the_remedy_is_named():
     pool, classifier = contract.problem(0)
     silent = replace(classifier, logits=torch.empty(60, 0), samples=None)
-    with pytest.raises(UsageError, match="there are 0 logits per item; pass logits"):
+    with pytest.raises(UsageError, match="There are 0 logits; give"):
         contract.chosen_by(ClusterMargin(), pool, silent)
 
 
@@ -174,7 +174,7 @@ def test_without_logits_the_remedy_is_named():
     ("options", "message"),
     [
         ({"pool_factor": 0.5}, "pool_factor is 0.5; it must be at least 1"),
-        ({"num_clusters": 3, "distance": 0.5}, r"by number \(3\) or by distance \(0.5"),
+        ({"num_clusters": 3, "distance": 0.5}, r"3 clusters or distance 0.5"),
         ({"num_clusters": 0}, "num_clusters is 0"),
         ({"distance": -1.0}, "distance is -1.0; it must be at least 0"),
     ],

@@ -68,5 +68,5 @@ def test_a_permuted_pool_gives_the_permuted_answer():
 def test_without_logits_the_remedy_is_named():
     pool, _, classifier = problem(0)
     without = PrecomputedClassifier(classifier.features, torch.empty(20, 0))
-    with pytest.raises(UsageError, match="there are 0 logits per item; pass logits"):
+    with pytest.raises(UsageError, match="There are 0 logits; give"):
         contract.chosen_by(ExpectedGradientLength(), pool, without)

@@ -78,7 +78,7 @@ def test_the_same_seed_gives_the_same_choice_and_nothing_is_touched(strategy):
 
 def test_without_a_network_the_remedy_is_named(strategy):
     pool, classifier = contract.problem(0)
-    with pytest.raises(UsageError, match="'ntk' kernel needs the network"):
+    with pytest.raises(UsageError, match="'ntk' needs the network"):
         contract.chosen_by(strategy, pool, classifier)
 
 

@@ -93,7 +93,7 @@ def test_the_choice_is_the_same_for_any_chunk_size(monkeypatch):
 
 def test_labels_that_are_not_given_are_asked_for():
     _, classifier = contract.problem(4)
-    with pytest.raises(UsageError, match="The classes of 2 labeled items are not"):
+    with pytest.raises(UsageError, match="2 labeled items have no class"):
         fewlabels.select(
             "mlmoc",
             features=classifier.features,

@@ -94,11 +94,11 @@ def test_a_class_makes_a_kernel_that_only_fits_the_protocol(own):
 @pytest.mark.parametrize(
     ("kernel", "options", "message"),
     [
-        ("own_kernels:half", {}, "half' has 20 items and the pool 60; an index is a"),
-        ("own_kernels:nothing", {}, "made an object of type str; it needs num_items"),
+        ("own_kernels:half", {}, "half' has 20 items; give all 60"),
+        ("own_kernels:nothing", {}, "made a str; it needs"),
         ("own_kernels:absent", {}, "has no 'absent'"),
-        ("own_kernels:wide", {"normalize": True}, "normalize=True would do nothing"),
-        (3, {}, "kernel is 3; give a name, an object with num_items"),
+        ("own_kernels:wide", {"normalize": True}, "normalize has no effect on"),
+        (3, {}, "kernel is 3; give a name, a kernel"),
     ],
 )
 def test_what_is_no_kernel_is_refused(kernel, options, message, own):
@@ -177,7 +177,7 @@ DIAGONAL = Table().diagonal
         (
             Table(rank_bound="many"),
             UsageError,
-            "rank_bound .* is 'many'; it is a whole",
+            "rank_bound .* is 'many'; give an int",
         ),
     ],
 )
@@ -213,5 +213,5 @@ def test_functions_that_make_kernels_are_checked(own):
     }
     names = [found.name for found in check("own_kernels:Squares", kind="kernel")]
     assert "semi-definite" in names
-    with pytest.raises(UsageError, match="made an object of type str"):
+    with pytest.raises(UsageError, match="made a str"):
         list(check("own_kernels:nothing", kind="kernel"))

@@ -121,11 +121,11 @@ def test_labels_may_come_in_a_table(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("name\na\n", "a column 'id'"),
+        ("name\na\n", "columns name; add 'id'"),
         ("id,label\nimage-000001,cat\n", "'cat' of 'image-000001'"),
         ("id\nnobody\n", "'nobody' is there 0 times"),
-        ("id,label\nimage-000003,1\n", "one in the shards"),
-        ("id\nimage-000001\nimage-000001\n", "more than once, .* 'image-000001'"),
+        ("id,label\nimage-000003,1\n", "have labels in shards"),
+        ("id\nimage-000001\nimage-000001\n", "ids repeat in .*, as 'image-000001'"),
         (f"id,label\nimage-000001,{10**20}\n", "not class numbers"),
         (f"id\n{'x' * 2**18}\n", "cannot be read: field larger"),
     ],

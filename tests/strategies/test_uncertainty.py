@@ -59,5 +59,5 @@ def test_a_scale_that_does_not_exist_is_refused(strategy):
 def test_without_logits_the_remedy_is_named():
     pool, _ = contract.problem(0)
     classifier = PrecomputedClassifier(torch.zeros(60, 2), torch.empty(60, 0))
-    with pytest.raises(UsageError, match="there are 0 logits per item; pass logits"):
+    with pytest.raises(UsageError, match="There are 0 logits; give"):
         contract.chosen_by(Margin(), pool, classifier)

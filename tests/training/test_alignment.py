@@ -212,5 +212,5 @@ def test_settings_that_make_no_sense_are_explained(options, message):
 
 
 def test_a_target_for_another_number_of_classes_is_explained():
-    with pytest.raises(UsageError, match="target gives 2 shares, and there are 3"):
+    with pytest.raises(UsageError, match="target gives 2 shares; give 3"):
         make("fixmatch-darp", target=(0.5, 0.5)).check(tiny_pool(num_classes=3))

@@ -139,7 +139,7 @@ def test_only_of_images(pool):
         f"fixmatch-cta{end}" for end in ("", "-darp", "-da")
     ]
     vectors = Pool.build(ArrayImages(torch.rand(9, 5)), pool.labels[:9], pool.classes)
-    with pytest.raises(UsageError, match=r"rows of 5 numbers.*'fixmatch'"):
+    with pytest.raises(UsageError, match=r"Rows of 5 are.*'fixmatch'"):
         make("fixmatch-cta", network="linear").check(vectors)
 
 

@@ -229,13 +229,13 @@ def test_devices_that_are_not_there_are_explained():
         pytest.skip("this machine has a GPU")
     trainer = resolve("supervised", {"accelerator": "cuda", "steps": 2})
     with pytest.raises(
-        UsageError, match=r"cannot use accelerator 'cuda'.*\"cpu\" works"
+        UsageError, match=r"'cuda' cannot train on 1 .*accelerator='cpu'"
     ):
         trainer.fit(tiny_pool(), rng.stream(0, "train"))
 
 
 def test_a_minibatch_that_cannot_be_shared_is_explained():
-    with pytest.raises(UsageError, match="minibatch_size is 32 and devices 3"):
+    with pytest.raises(UsageError, match=r"minibatch_size 32: no multiple of 3"):
         resolve("supervised", {"devices": 3})
 
 
@@ -310,7 +310,7 @@ def test_as_many_processes_as_devices(monkeypatch):
     ):
         monkeypatch.setenv(name, value)
     assert not devices.is_first()
-    with pytest.raises(UsageError, match=r"started 4 processes.*Give devices=4"):
+    with pytest.raises(UsageError, match=r"devices is 2; give 4"):
         resolve("supervised", {"steps": 2, "devices": 2}).fit(
             tiny_pool(), rng.stream(0, "train")
         )

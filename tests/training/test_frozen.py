@@ -136,7 +136,7 @@ def test_an_encoder_can_learn_from_the_pool_itself(trained, tmp_path):
     [
         ({"weak_views": 0}, "weak_views is 0"),
         ({"encoder": "resnet"}, "There is no encoder called 'resnet'"),
-        ({"network": "wrn-10-1"}, "takes images, and features are frozen"),
+        ({"network": "wrn-10-1"}, "takes images; choose 'linear'"),
         (
             {"encoder": "self-supervised", "encoder_options": {"step": 1}},
             "option of 'self-supervised' called 'step'",

@@ -273,7 +273,7 @@ def test_everything_labeled(trained):
         ({"unlabeled": "some"}, "'unlabeled' of 'frozen-linear' is 'some'"),
         ({"shares": "uneven"}, "is 'uneven': input should be 'unknown' or 'even'"),
         ({"shares": (0.5, 0.0)}, "shares is 0.0; it must be above 0"),
-        ({"shares": (0.5, 0.3, 0.2)}, "shares gives 3 shares, and there are 2"),
+        ({"shares": (0.5, 0.3, 0.2)}, "shares gives 3 shares; give 2"),
         ({"penalty": 0.0}, "penalty is 0.0"),
         ({"pool_weight": -1.0}, "pool_weight is -1.0"),
         ({"steps": 5}, "option of 'frozen-linear' called 'steps'"),

@@ -100,7 +100,7 @@ def test_every_learner_works_on_rows_with_its_defaults(name):
 
 @pytest.mark.parametrize("name", NEED_IMAGES)
 def test_what_needs_images_says_so_and_what_to_take_instead(name):
-    with pytest.raises(UsageError, match=r"6.*Take (the trainer )?'(fix|mix)match'"):
+    with pytest.raises(UsageError, match=r"6.*'(fix|mix)match'"):
         training.make(name).check(with_labels(clouds()))
 
 
@@ -211,7 +211,7 @@ def test_features_of_an_encoder_can_be_varied_instead_of_images(tmp_path, monkey
 
 @pytest.mark.parametrize("name", ["frozen-linear", "frozen-fixmatch"])
 def test_rows_need_no_encoder(name):
-    message = "rows of 6 numbers, which need no encoder.*without 'frozen-'"
+    message = "Rows of 6 need no encoder.*'frozen-'"
     with pytest.raises(UsageError, match=message):
         training.make(name).fit(clouds(), rng.stream(0, "train"))
 
@@ -219,7 +219,7 @@ def test_rows_need_no_encoder(name):
 @pytest.mark.parametrize("kind", ["weak", "strong"])
 def test_images_are_not_varied_as_rows_are(kind):
     trainer = training.make("fixmatch", **{kind: {"dropout": 0.5}})
-    with pytest.raises(UsageError, match=r"images of shape \(1, 8, 8\).*varies rows"):
+    with pytest.raises(UsageError, match=r"images \(1, 8, 8\).*for images"):
         trainer.check(fewlabels.load("digits"))
 
 

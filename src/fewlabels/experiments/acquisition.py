@@ -5,7 +5,7 @@ In a simulated run the labels of a pool are hidden, and given back when asked fo
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -235,18 +235,25 @@ def mark_of(trainer: Trainer, pool: Pool, test: Split, seed: int, step: int) -> 
     return f"2-{sha256(text.encode()).hexdigest()}"
 
 
+@contextmanager
+def readable(
+    file: Path, advice: str = "Restore it or choose another folder"
+) -> Iterator[None]:
+    """Raise :class:`RunError` with the advice where the block cannot use a file."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+        text = f"'{file}' could not be read: {str(error).rstrip('.')}. {advice}."
+        raise RunError(text) from error
+
+
 def read_evaluations(file: Path, mark: str) -> dict[int, float] | None:
     """Return what a file holds under a mark; None where it holds something else."""
-    try:
+    with readable(file, f"Remove '{file.parent}' to repeat this training"):
         lines = files.read_entries(file)
         if not lines or lines[0]["mark"] != mark:
             return None
         return {int(entry["step"]): float(entry["accuracy"]) for entry in lines[1:]}
-    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
-        raise RunError(
-            f"'{file}' could not be read: {error}. It was changed by another program; "
-            f"remove the folder '{file.parent}' to repeat this training alone."
-        ) from error
 
 
 # ----------------------------------------------------------------------- simulated runs
@@ -305,10 +312,7 @@ def run(
         An iterator that trains as it goes and yields a record of each round.
     """
     if not isinstance(pool, Pool):
-        raise UsageError(
-            f"A run needs a pool, and was given {type(pool).__name__} {pool!s:.80}; "
-            'load it first: fewlabels.run(fewlabels.load("digits")).'
-        )
+        raise UsageError(f"pool is {pool!s:.80}; load one with fewlabels.load.")
     strategy, trainer = strategies.resolve(strategy), training.resolve(trainer)
     start, budget = whole_number("start", start), whole_number("budget", budget)
     if isinstance(query, Sequence):
@@ -361,10 +365,7 @@ def check_plan(
         msg = f"None of the {len(pool)} items has a label; give a labeled data set."
         raise DataError(msg)
     if budget > known:
-        raise BudgetError(
-            f"The budget of {budget} labels is larger than the pool, which has {known} "
-            "items with a known label; lower the budget."
-        )
+        raise BudgetError(f"budget is {budget}; {known} items have a known label.")
 
 
 def check_numbers(*, start: int, query: int | Sequence[int], budget: int) -> None:
@@ -381,8 +382,7 @@ def check_numbers(*, start: int, query: int | Sequence[int], budget: int) -> Non
         raise BudgetError(f"{fault}; raise the budget or start with fewer labels.")
     if 0 < left < sizes[0]:
         raise BudgetError(
-            f"A query of {sizes[0]} labels is larger than what is left: the budget of "
-            f"{budget} less the start of {start} leaves {left}; ask for at most that."
+            f"{budget} less {start} leaves {left} labels; {sizes[0]} are asked for."
         )
 
 
@@ -452,8 +452,8 @@ def _balanced(pool: Pool, start: int, generator: Generator) -> Answers:
         wanted = even + int(label in lucky[:extra])
         if wanted > len(members):
             raise BudgetError(
-                f"The start of {start} labels takes {wanted} of class '{name}', which "
-                f"has {len(members)} items; start with fewer."
+                f"A start of {start} takes {wanted} of class '{name}', which has "
+                f"{len(members)} items; start with fewer."
             )
         order = torch.randperm(len(members), generator=generator)
         chosen.append(members[order[:wanted]])

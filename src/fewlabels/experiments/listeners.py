@@ -83,8 +83,7 @@ class TensorBoard(_Tasks):
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise UsageError(
-                f"TensorBoard is not installed ({error}). Install it with: pip install "
-                "'fewlabels[tensorboard]', or go on without its files."
+                f"No TensorBoard ({error}): pip install 'fewlabels[tensorboard]'."
             ) from error
         self.folder, self._new_writer = folder, SummaryWriter
         self._writer: Any = None

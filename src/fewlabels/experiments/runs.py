@@ -31,7 +31,6 @@ from fewlabels.errors import (
     DataChangedWarning,
     DataError,
     ForeignFolderError,
-    RunError,
     RunInUseError,
     SettingsChangedError,
 )
@@ -40,13 +39,18 @@ from fewlabels.experiments.acquisition import (
     TableOracle,
     check_plan,
     hidden,
+    readable,
     round_folder,
     rounds,
     starting_answers,
     without,
 )
 from fewlabels.experiments.listeners import JsonLines, TensorBoard
-from fewlabels.experiments.settings import FrozenModel, RunSettings, identity_changes
+from fewlabels.experiments.settings import (
+    FrozenModel,
+    RunSettings,
+    identity_changes,
+)
 from fewlabels.names import Identity
 from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round
 from fewlabels.progress import reporting
@@ -280,8 +284,7 @@ class RunFolder:
         elif changed := self.changes(settings):
             raise SettingsChangedError(
                 f"'{self.path}' contains a run with different settings: "
-                f"{'; '.join(changed)}. Results of both would mix. Use the old "
-                "settings to resume that run, or choose another folder."
+                f"{'; '.join(changed)}. Use those, or choose another folder."
             )
 
     def changes(self, settings: RunSettings) -> list[str]:
@@ -312,7 +315,7 @@ class RunFolder:
         return self._described()[1].made
 
     def _described(self) -> tuple[dict[str, Any], RunDescription]:
-        with _readable(self.settings_file):
+        with readable(self.settings_file):
             content = _read(self.settings_file)
         try:
             return content, RunDescription.model_validate(content)
@@ -324,7 +327,7 @@ class RunFolder:
         """Return ids and labels that the run began with; None if not yet decided."""
         if not self.start_file.exists():
             return None
-        with _readable(self.start_file):
+        with readable(self.start_file):
             start = StartFile.model_validate(_read(self.start_file))
             return dict(zip(start.ids, start.labels, strict=True))
 
@@ -347,7 +350,7 @@ class RunFolder:
 
     def lines(self) -> list[RoundLine]:
         """Return the finished rounds."""
-        with _readable(self.rounds_file):
+        with readable(self.rounds_file):
             lines = [*map(RoundLine.model_validate, _lines(self.rounds_file))]
             numbers = [line.step for line in lines]
             if numbers != list(range(len(lines))):
@@ -360,7 +363,7 @@ class RunFolder:
 
     def timings(self) -> list[dict[str, Any]]:
         """Return what was measured of each round besides its result."""
-        with _readable(self.timings_file):
+        with readable(self.timings_file):
             entries = _lines(self.timings_file)
             for entry in entries:
                 TimingLine.model_validate(entry)
@@ -392,18 +395,6 @@ def _lines(file: Path) -> list[dict[str, Any]]:
     # Names may hold any other character that Python would split lines at.
     lines = files.read_regular(file, _MOST_BYTES).decode("utf-8").split("\n")
     return [files.parse_json(files.verify_checksum(line)) for line in lines if line]
-
-
-@contextmanager
-def _readable(file: Path) -> Iterator[None]:
-    """Turn what a changed file makes the block raise into a sentence."""
-    try:
-        yield
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(
-            f"'{file}' could not be read: {error}. It is missing, or another program "
-            "changed it; restore it or choose another folder."
-        ) from error
 
 
 def _write(file: Path, content: Mapping[str, Any]) -> None:
@@ -440,8 +431,7 @@ def execute(
     )
     if changed := identity_changes(settings.made, resolved.made):
         raise SettingsChangedError(
-            f"The run was planned with other code or options: {'; '.join(changed)}. "
-            "Plan it again, and make sure that every machine has the same code."
+            f"The plan has other code or options: {'; '.join(changed)}. Plan it again."
         )
     check_plan(pool, start=settings.start, query=settings.query, budget=settings.budget)
     trainer.check(pool)  # before anything is written down
@@ -559,8 +549,7 @@ def _check_same_data(folder: RunFolder, now: Mapping[str, Any]) -> None:
     before = folder.description()["data"]
     if before["classes"] != now["classes"]:
         raise DataError(
-            f"The run in '{folder.path}' began with the classes {before['classes']}; "
-            f"the data now have {now['classes']}. Restore them, or give another folder."
+            f"The classes were {before['classes']}; the data now have {now['classes']}."
         )
     if not are_same_data(before, now):
         has_other_rows = before.get(_ROWS_HASH) != now.get(_ROWS_HASH)

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewlabels.errors import ShapeError, check_range
+from fewlabels.errors import ShapeError, check_count, check_range
 from fewlabels.names import check_known
 from fewlabels.pool import MappedRows, Matrix, Rows, as_rows, take_rows
 from fewlabels.progress import current_executor
@@ -59,8 +59,7 @@ class DoubleRows:
         """Check that there is one row per item."""
         if self.features.ndim != 2:
             raise ShapeError(
-                f"{self.name} have shape {tuple(self.features.shape)}; give one row "
-                "per item, shape (N, F)."
+                f"{self.name} have shape {tuple(self.features.shape)}; give (N, F)."
             )
 
     @property
@@ -90,11 +89,7 @@ class DoubleRows:
     def logits(self, logits: Matrix) -> "DoubleRows":
         """Return the logits (N, C) of the same items as plain rows, without a 1."""
         outputs = DoubleRows(as_rows(logits), name="logits")
-        if self.num_items != outputs.num_items:
-            raise ShapeError(
-                f"features have {self.num_items} rows and logits {outputs.num_items}; "
-                "give one row per item of the whole pool in both."
-            )
+        check_count("logits", outputs.num_items, self.num_items, "row of features")
         return outputs
 
     def products(self, rows: Tensor, columns: Tensor) -> Tensor:

@@ -84,8 +84,7 @@ def ntk_kernel(
     """
     if not 1 <= num_sketches <= sketch_width or sketch_width % num_sketches:
         raise UsageError(
-            f"sketch_width is {sketch_width} and num_sketches is {num_sketches}; give "
-            "a width that is a multiple of the number, for example 2048 and 8."
+            f"sketch_width {sketch_width} is no multiple of {num_sketches} sketches."
         )
     tangents = Tangents.of(module, layers)
     width, sizes, device = sketch_width // num_sketches, tangents.sizes, tangents.device
@@ -161,8 +160,7 @@ class Tangents:
         count = len(owners) if layers == "all" else layers
         if not 1 <= count <= len(owners):
             raise UsageError(
-                f"layers is {layers}, and {len(owners)} modules of the network own "
-                "parameters; give a number from 1 to that, or a network that has some."
+                f"layers is {layers}, and {len(owners)} modules own parameters."
             )
         chosen = {id(p) for m in owners[-count:] for p in m.parameters(recurse=False)}
         named = module.named_parameters()
@@ -185,8 +183,7 @@ class Tangents:
             logits = functional_call(self.module, parameters, (item[None],))
             if logits.shape != (1, len(direction)):
                 raise ShapeError(
-                    f"The network gives shape {tuple(logits.shape)} for one item; its "
-                    f"logits must have shape (1, {len(direction)}), one per class."
+                    f"The logits are {tuple(logits.shape)}, not (1, {len(direction)})."
                 )
             weighted: Tensor = logits[0] @ direction.to(logits)
             return weighted

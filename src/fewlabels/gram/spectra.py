@@ -145,8 +145,7 @@ def eigenvalue_ceiling(
     """
     if not 1 <= size <= len(candidates):
         raise BudgetError(
-            f"size is {size}, but there are {len(candidates)} candidates; give a size "
-            f"from 1 to {len(candidates)}."
+            f"size is {size}; give 1 to {len(candidates)}, the candidates."
         )
     first, *others = torch.split(candidates, max(size, _CHUNK_LENGTH))
     diagonals = kernel.diagonal(first).topk(size).values

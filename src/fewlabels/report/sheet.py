@@ -40,10 +40,7 @@ def sheet_path(query: Path) -> Path:
     except OSError:
         is_ours = False
     if not is_ours:
-        raise UsageError(
-            f"'{path}' already exists, is not a contact sheet, and was not touched. "
-            "Choose another name for the query."
-        )
+        raise UsageError(f"'{path}' is not a contact sheet; choose another name.")
     return path
 
 

@@ -113,10 +113,7 @@ def maximize_smallest_eigenvalue(
     labeled, candidates = known_sets(kernel, labeled, candidates, size)
     check_range("tie_tolerance", tie_tolerance, at_least=0, below=1)
     if executor is not None and not callable(getattr(executor, "map", None)):
-        raise UsageError(
-            f"executor is of type {type(executor).__name__}, which has no map; give "
-            "one such as concurrent.futures.ProcessPoolExecutor(4), or leave it out."
-        )
+        raise UsageError(f"executor is {type(executor).__name__}; give one with map.")
     begin = time.perf_counter()
     num_members = len(labeled) + size
     work = 0 if method == "random" else len(candidates) * num_members**2
@@ -169,8 +166,7 @@ def check_random_only(method: Method, **options: object) -> None:
     given = [name for name, value in options.items() if value is not None]
     if method != "random" and given:
         raise UsageError(
-            f"{' and '.join(given)} would do nothing with method '{method}'; leave it "
-            "out, or use method='random'."
+            f"{' and '.join(given)} would do nothing with method '{method}'; omit it."
         )
 
 

@@ -46,10 +46,7 @@ def known_sets(
         free = indices("candidates", candidates, kernel.num_items)
         both = int(torch.isin(free, known).sum())
         if both:
-            raise UsageError(
-                f"{both} candidates are labeled already; take them out of one of the "
-                "two."
-            )
+            raise UsageError(f"{both} candidates are labeled already; leave them out.")
         if len(free):
             step = -(-len(free) // _NUM_PROBED)
             least_eigenvalue(kernel, torch.cat([known[:_NUM_PROBED], free[::step]]))
@@ -61,10 +58,8 @@ def known_sets(
 def check_size(size: int, num_candidates: int) -> None:
     """Raise :class:`BudgetError` unless that many candidates can be chosen."""
     if not 1 <= whole_number("size", size) <= num_candidates:
-        advice = f"choose a size from 1 to {num_candidates}"
         raise BudgetError(
-            f"{size} items are asked for, and there are {num_candidates} candidates; "
-            f"{advice if num_candidates else 'nothing is left to choose'}."
+            f"{size} items are asked for, and there are {num_candidates} candidates."
         )
 
 
@@ -74,15 +69,14 @@ def least_eigenvalue(kernel: Kernel, items: Tensor) -> float:
     num_wrong = int((~torch.isfinite(gram)).sum())
     if num_wrong:
         raise NotFiniteError(
-            f"The kernel is NaN or infinite for {num_wrong} of {gram.numel()} pairs of "
-            "items; mend the kernel, or what it is computed from."
+            f"The kernel is NaN or infinite for {num_wrong} of {gram.numel()} pairs."
         )
     spectrum = torch.linalg.eigvalsh((gram + gram.mT) / 2)
     low, high = float(spectrum[0]), float(spectrum.abs().max())
     if low < -_NEGATIVE * high:
         raise UsageError(
             f"The kernel is not positive semi-definite: {len(items)} items have the "
-            f"eigenvalue {low:.3g}. Give an inner product of some features."
+            f"eigenvalue {low:.3g}."
         )
     return low
 
@@ -94,15 +88,11 @@ def indices(name: str, positions: ArrayLike, num_items: int) -> Tensor:
         return torch.empty(0, dtype=torch.int64)
     if given.ndim == 1 and given.dtype.kind == "b":
         if len(given) != num_items:
-            raise UsageError(
-                f"{name} is a mask of {len(given)} truth values, and the pool has "
-                f"{num_items} items; give one truth value per item, or positions."
-            )
+            raise UsageError(f"{name} masks {len(given)} items; give all {num_items}.")
         return torch.from_numpy(np.flatnonzero(given))
     if given.ndim != 1 or given.dtype.kind not in "iu":
         raise UsageError(
-            f"{name} has shape {given.shape} and type {given.dtype}; give positions as "
-            "a flat list of whole numbers, or a mask of the pool."
+            f"{name} is {given.dtype} {given.shape}; give positions (n,), or a mask."
         )
     places = torch.from_numpy(given.astype(np.int64))
     check_indices(places, num_items, name)
@@ -118,8 +108,7 @@ def array(name: str, values: ArrayLike) -> NDArray[Any]:
         return to_numpy(values)
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
         raise ShapeError(
-            f"{name} is a masked array, {values.mask.sum()} of its {values.size} "
-            "entries masked; leave those items out, or fill them."
+            f"{values.mask.sum()} of {values.size} {name} are masked; fill them."
         )
     from scipy.sparse import issparse
 
@@ -130,13 +119,11 @@ def array(name: str, values: ArrayLike) -> NDArray[Any]:
         return _without_objects(values, given) if given.dtype == object else given
     except MemoryError as error:
         raise ShapeError(
-            f"{name} of shape {np.shape(values)} does not fit into memory as a full "
-            "array; reduce it first, as by sklearn's TruncatedSVD."
+            f"{name} of shape {np.shape(values)} does not fit into memory; reduce it."
         ) from error
     except (TypeError, ValueError, RuntimeError) as error:
         raise ShapeError(
-            f"{name} cannot be read as an array ({error}); give rows of equal length, "
-            "or a NumPy array."
+            f"{name} cannot be read as an array ({error}); give rows of equal length."
         ) from error
 
 
@@ -303,8 +290,7 @@ def checked_draws(given: NDArray[np.generic], candidates: Tensor, size: int) -> 
     is_whole = given.dtype.kind in "iu"
     if given.ndim != 2 or given.shape[1] != size or not len(given) or not is_whole:
         raise ShapeError(
-            f"draws have shape {given.shape} and type {given.dtype}; give one set of "
-            f"{size} indices per row."
+            f"draws are {given.dtype} {given.shape}; give rows of {size} indices."
         )
     draws = torch.from_numpy(given.astype(np.int64))
     ordered = draws.sort(dim=1).values
@@ -313,6 +299,6 @@ def checked_draws(given: NDArray[np.generic], candidates: Tensor, size: int) -> 
     if bool((repeats | foreign).any()):
         raise UsageError(
             f"{int(repeats.sum())} draws hold an item twice and {int(foreign.sum())} "
-            "hold items that are not candidates; give distinct candidates."
+            "others than candidates."
         )
     return draws

@@ -39,8 +39,7 @@ class ActiveLearningByLearning(BuiltIn):
         for arm in self.arms or ():
             if isinstance(arm, type) or not hasattr(arm, "select"):
                 raise UsageError(
-                    f"The arm {arm!r} is not a strategy object; give objects such as "
-                    "Margin(), or names where 'albl' itself is given by name."
+                    f"The arm {arm!r} is not a strategy object; give one like Margin()."
                 )
         if self.arms is not None:
             check_range("number of arms", len(self.arms), at_least=2)

@@ -15,6 +15,7 @@ from fewlabels.errors import (
     NotFiniteError,
     ShapeError,
     UsageError,
+    check_count,
     whole_number,
 )
 from fewlabels.models.classifiers import PrecomputedClassifier
@@ -84,9 +85,7 @@ def select(
     chooser = resolve(strategy, options)
     rows = _finite_rows("features", features, ndims=(2,))
     if not rows.shape[1]:
-        raise ShapeError(
-            f"features has the shape {tuple(rows.shape)}; give at least one column."
-        )
+        raise ShapeError(f"features has shape {tuple(rows.shape)}; give columns.")
     pool, classifier = precomputed(rows, logits, labeled, labels, candidates)
     return checked_query(chooser, classifier, pool, size, seed).indices.numpy()
 
@@ -164,19 +163,13 @@ def _split_samples(
     given = given if isinstance(given, Tensor) else given[:]
     if given.ndim == 3 and not len(given):
         raise ShapeError(
-            f"logits has shape {tuple(given.shape)}, which holds no sampled classifier "
-            "at all; give (K, N, C) with K at least 1, or (N, C)."
+            f"logits has shape {tuple(given.shape)}; give (N, C), or K > 0 of these."
         )
-    if given.shape[-2] != num_items:
-        raise ShapeError(
-            f"features have {num_items} rows and logits {given.shape[-2]}; both need "
-            "one row per item of the pool."
-        )
+    check_count("logits", given.shape[-2], num_items, "row of features")
     has_shares = given.shape[-1] > 1 and given.numel() and float(given.min()) >= 0
     if has_shares and bool(((given.sum(dim=-1) - 1).abs() < _NEARLY).all()):
         raise UsageError(
-            "logits holds probabilities: each row sums to 1; pass outputs before "
-            "softmax, or the logarithms of the probabilities."
+            "logits holds probabilities; pass outputs before softmax, or logarithms."
         )
     if given.ndim == 2:
         return None, given
@@ -193,22 +186,17 @@ def _class_numbers(
     given = array("labels", labels)
     if given.shape != tuple(labeled.shape):
         raise ShapeError(
-            f"labeled names {len(labeled)} items and labels has shape "
-            f"{given.shape}; give one class number per labeled item."
+            f"labels has shape {given.shape}; give one for each of {len(labeled)}."
         )
     if given.dtype.kind not in "biuf":
-        raise LabelError(
-            f"labels is of type {given.dtype}; number the classes from 0 on."
-        )
+        raise LabelError(f"labels is of type {given.dtype}; give numbers from 0 on.")
     num_classes = num_logits or _MOST_CLASSES
     is_class = (given >= 0) & (given < num_classes) & (given == np.floor(given))
     wrong = np.flatnonzero(~is_class)
     if wrong.size:
         raise LabelError(
-            f"{wrong.size} labels are not class numbers, the first is "
-            f"{given[wrong[0]]} at position {wrong[0]}. With {num_logits or 'no'} "
-            "logits per item, labels are whole numbers from 0 to "
-            f"{num_classes - 1}; take items without a label out of labeled."
+            f"{wrong.size} labels are not whole numbers from 0 to {num_classes - 1}, "
+            f"the first is {given[wrong[0]]} at position {wrong[0]}; leave them out."
         )
     return torch.from_numpy(given.astype(np.int64))
 
@@ -243,7 +231,6 @@ def _finite_rows(name: str, values: ArrayLike, ndims: Sequence[int]) -> Rows:
         start += len(piece)
     if max(-low, high) > _LARGEST:
         raise NotFiniteError(
-            f"{name} runs from {low:.3g} to {high:.3g}, and products of such numbers "
-            f"are infinite; scale {name} down, to at most {_LARGEST:g}."
+            f"{name} runs from {low:.3g} to {high:.3g}; scale it to {_LARGEST:g}."
         )
     return given

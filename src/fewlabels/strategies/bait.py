@@ -66,9 +66,8 @@ class Bait(BuiltIn):
             num_classes, width = outputs.logits.shape[1], outputs.features.shape[1]
             if num_classes * width > _MOST_PARAMETERS:
                 raise UsageError(
-                    f"{num_classes} classes times {width} features are more than "
-                    f"{_MOST_PARAMETERS} parameters; choose likelihood='binary', or "
-                    "fewer components."
+                    f"{num_classes} x {width} parameters are more than "
+                    f"{_MOST_PARAMETERS}; choose likelihood='binary'."
                 )
         candidates, subsample = request.candidates(limit)
         everything = random_subset(torch.arange(len(pool)), limit, generator)

@@ -43,8 +43,7 @@ class ClusterMargin(BuiltIn):
         super().__post_init__()
         if self.num_clusters is not None and self.distance is not None:
             raise UsageError(
-                f"Clusters are made either by number ({self.num_clusters}) or by "
-                f"distance ({self.distance:g}); leave one of the two out."
+                f"Give {self.num_clusters} clusters or distance {self.distance:g}."
             )
 
     def choose(self, request: Request) -> Query:

@@ -46,8 +46,7 @@ class DiscriminativeActiveLearning(BuiltIn):
         labeled, free, unlabeled = pool.labeled, pool.candidates, pool.unlabeled
         if not len(labeled):
             raise UsageError(
-                f"None of the {len(pool)} items is labeled, so there is nothing to "
-                "tell apart; begin with 'typiclust', 'npc' or 'random'."
+                f"None of the {len(pool)} items is labeled; begin with 'typiclust'."
             )
         rows = request.outputs().features
         parts = torch.arange(size).tensor_split(min(self.num_parts, size))

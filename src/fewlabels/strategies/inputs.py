@@ -96,20 +96,14 @@ class BuiltIn(Settings, ABC):
 def check_classes(logits_nC: Tensor) -> None:
     """Raise unless predictions compare at least two classes."""
     if logits_nC.shape[-1] < 2:
-        raise UsageError(
-            f"This strategy compares classes, and there are {logits_nC.shape[-1]} "
-            "logits per item; pass logits of shape (N, C), or choose another strategy."
-        )
+        raise UsageError(f"There are {logits_nC.shape[-1]} logits; give one per class.")
 
 
 def check_labels_given(pool: Pool) -> None:
     """Raise unless the class of every labeled item is known."""
     num_withheld = int((pool.labels == WITHHELD).sum())
     if num_withheld:
-        raise UsageError(
-            f"The classes of {num_withheld} labeled items are not given; pass labels, "
-            "one class number per labeled item, or choose a strategy without them."
-        )
+        raise UsageError(f"{num_withheld} labeled items have no class; pass labels.")
 
 
 def margin(values_NC: Tensor) -> Tensor:

@@ -53,14 +53,10 @@ class KernelStrategy(BuiltIn):
             given = _imported(self.kernel)
             if not callable(given) and not _is_kernel(given):
                 raise UsageError(
-                    f"kernel is {given!r}; give a name, an object with num_items, "
-                    "rank_bound, diagonal and block, or a function that makes one."
+                    f"kernel is {given!r}; give a name, a kernel, or its factory."
                 )
         if self.normalize and (is_own or self.kernel == "diffusion"):
-            raise UsageError(
-                "normalize=True would do nothing: it scales the gradients of built-in "
-                "kernels, not those of 'diffusion' or your own. Leave it out."
-            )
+            raise UsageError(f"normalize has no effect on {self.kernel!r}; omit it.")
 
     def among_candidates(
         self, request: Request, outputs: Outputs, weights: gram.Weights = "none"
@@ -191,13 +187,11 @@ def own_kernel(choice: KernelChoice, outputs: Outputs, pool: Pool) -> Kernel:
         kernel = kernel(outputs, pool)
     if not _is_kernel(kernel):
         raise UsageError(
-            f"The kernel {choice!r} made an object of type {type(kernel).__name__}; it "
-            "needs num_items, rank_bound, diagonal(items) and block(rows, columns)."
+            f"{choice!r} made a {type(kernel).__name__}; it needs block and diagonal."
         )
     if kernel.num_items != len(pool):
         raise UsageError(
-            f"The kernel {choice!r} has {kernel.num_items} items and the pool "
-            f"{len(pool)}; an index is a position in the whole pool, so make it of all."
+            f"The kernel {choice!r} has {kernel.num_items} items; give all {len(pool)}."
         )
     own: Kernel = kernel
     return own
@@ -207,10 +201,7 @@ def _check_own(name: str, kernel: Kernel, items: Tensor) -> None:
     """Raise where a kernel breaks its promises between ``items`` and a few of them."""
     bound: Any = getattr(kernel, "rank_bound", None)
     if bound is not None and not isinstance(bound, Integral):
-        raise UsageError(
-            f"rank_bound of the kernel {name!r} is {bound!r}; it is a whole number "
-            "that no Gram matrix's rank exceeds, or None."
-        )
+        raise UsageError(f"rank_bound of {name!r} is {bound!r}; give an int or None.")
     few = items[:: -(-len(items) // _NUM_PROBED) or 1]
     for part in torch.split(items, _CHUNK):
         _check_values(name, "diagonal", kernel.diagonal(part), part)
@@ -223,10 +214,7 @@ def _check_own(name: str, kernel: Kernel, items: Tensor) -> None:
     ):
         difference = float((values - equal).abs().max())
         if difference > rounding:
-            raise UsageError(
-                f"The kernel {name!r} contradicts itself by up to {difference:.3g}: "
-                f"{rule} for every kernel."
-            )
+            raise UsageError(f"The kernel {name!r} is off by {difference:.3g}: {rule}.")
 
 
 def _check_values(name: str, method: str, values: Any, *items: Tensor) -> None:
@@ -235,8 +223,7 @@ def _check_values(name: str, method: str, values: Any, *items: Tensor) -> None:
     if not isinstance(values, Tensor) or values.shape != shape:
         seen = f"{type(values).__name__} of shape {tuple(getattr(values, 'shape', ()))}"
         raise UsageError(
-            f"{method} of the kernel {name!r} returned a {seen}; return a tensor of "
-            f"shape {shape}, one value per item or pair of items."
+            f"{method} of kernel {name!r} returned a {seen}; return a tensor {shape}."
         )
     is_bad = ~values.isfinite().reshape(len(items[0]), -1).all(1)
     if is_bad.any():
@@ -276,10 +263,7 @@ def _tangent_kernel(request: Request, *, normalize: bool) -> Kernel:
     """Return the sketched kernel of all layers' gradients."""
     classifier, pool = request.classifier, request.pool
     if classifier.module is None:
-        raise UsageError(
-            "The 'ntk' kernel needs the network, and only its outputs are known; "
-            "choose 'auto', 'last-layer', 'wide-head' or 'softmax'."
-        )
+        raise UsageError("'ntk' needs the network; choose 'auto' or 'last-layer'.")
 
     def inputs(indices: Tensor) -> Tensor:
         if isinstance(classifier, OwnInputs):

@@ -58,10 +58,7 @@ class NeuralPreconditioning(KernelStrategy):
         """Refuse options that would have no effect."""
         super().__post_init__()
         if self.weights != "none" and self.kernel != "diffusion":
-            raise UsageError(
-                f"weights={self.weights!r} goes with kernel='diffusion' alone, and the "
-                f"kernel is {self.kernel!r}; leave one of them out."
-            )
+            raise UsageError(f"weights={self.weights!r} needs the kernel 'diffusion'.")
         proposal = None if self.proposal == "uniform" else self.proposal
         check_random_only(self.method, draws=self.draws, proposal=proposal)
 

@@ -82,7 +82,5 @@ def _resolve_arm(arm: Any) -> "Strategy":
     if not isinstance(arm, Mapping):
         return resolve(arm)
     if "name" not in arm:
-        raise UsageError(
-            f"The arm {dict(arm)} has no name; write it as name and options."
-        )
+        raise UsageError(f"The arm {dict(arm)} has no name; give name and options.")
     return resolve(arm["name"], {key: arm[key] for key in arm if key != "name"})

@@ -90,22 +90,19 @@ def _labeled(
     names = list(rows[0]) if rows else []
     if rows and "id" not in names:
         raise DataError(
-            f"'{table}' has the columns {', '.join(map(str, names))}; add a column "
-            "'id', and 'label' if classes count."
+            f"'{table}' has the columns {', '.join(map(str, names))}; add 'id'."
         )
     ids = [row["id"] or "" for row in rows]
     repeated = [name for name, number in Counter(ids).items() if number > 1]
     if repeated:
         raise DataError(
-            f"{len(repeated)} ids are in '{table}' more than once, the first is "
-            f"'{repeated[0]}'. Leave one row for each."
+            f"{len(repeated)} ids repeat in '{table}', as '{repeated[0]}'; keep one."
         )
     places = shards.positions(ids)
     twice = np.flatnonzero(np.isin(places, labeled))
     if len(twice):
         raise DataError(
-            f"{len(twice)} items have a label in '{table}' and one in the shards, the "
-            f"first is '{ids[twice[0]]}'. Leave them out of the table."
+            f"{len(twice)} items of '{table}' have labels in shards: '{ids[twice[0]]}'."
         )
     labeled = np.concatenate([labeled, places])
     if "label" not in names:
@@ -113,9 +110,8 @@ def _labeled(
     wrong = [row for row in rows if not _CLASS.fullmatch(row["label"] or "")]
     if wrong:
         raise DataError(
-            f"{len(wrong)} of {len(rows)} labels in '{table}' are not class numbers, "
-            f"the first is '{wrong[0]['label']}' of '{wrong[0]['id']}'; number the "
-            "classes from 0 on, or leave the column out."
+            f"{len(wrong)} of {len(rows)} labels in '{table}' are not class numbers: "
+            f"'{wrong[0]['label']}' of '{wrong[0]['id']}'; number classes from 0 on."
         )
     given = np.array([int(row["label"]) for row in rows], dtype=np.int64)
     return labeled, np.concatenate([classes, given])

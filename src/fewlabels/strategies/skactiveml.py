@@ -157,8 +157,8 @@ class FewlabelsQuery(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]  #
             return answer[1], _logits(answer[0])
         if asked:
             raise UsageError(
-                f"{type(clf).__name__}.predict_proba returned no embeddings for "
-                f"{asked}; correct clf_embedding_flag_name, or leave it out."
+                f"{type(clf).__name__} returned no embeddings for {asked}; correct "
+                "clf_embedding_flag_name, or leave it out."
             )
         return X, _logits(answer)
 
@@ -191,8 +191,7 @@ class PeerStrategy:
         """Refuse what is not a query strategy for single annotators."""
         if not isinstance(self.query_strategy, SingleAnnotatorPoolQueryStrategy):
             raise UsageError(
-                f"query_strategy is {self.query_strategy!r}; give a pool-based "
-                "strategy for one annotator, such as skactiveml.pool.Badge()."
+                f"query_strategy {self.query_strategy!r} is not for one annotator."
             )
 
     def select(
@@ -234,10 +233,7 @@ def _arguments(peer: Any, outputs: Outputs, labels: Tensor) -> dict[str, Any]:
     X = (rows if rows.dtype == torch.float64 else rows.float()).numpy()
     num_withheld = int((labels == WITHHELD).sum())
     if num_withheld:
-        raise LabelError(
-            f"The labels of {num_withheld} labeled items are not given, and "
-            "scikit-activeml needs them; pass labels=, too."
-        )
+        raise LabelError(f"{num_withheld} labeled items have no class; pass labels.")
     y = labels.to(torch.float64, copy=True).cpu().numpy()
     y[y == UNKNOWN] = MISSING_LABEL
     given: dict[str, Any] = {"X": X, "y": y, "fit_clf": False}
@@ -254,8 +250,7 @@ def _arguments(peer: Any, outputs: Outputs, labels: Tensor) -> dict[str, Any]:
     ]
     if wanting:
         raise UsageError(
-            f"{type(peer).__name__}.query needs {', '.join(wanting)}; choose a "
-            "strategy of features, labels and one trained classifier."
+            f"{type(peer).__name__}.query needs {', '.join(wanting)}; choose another."
         )
     return {name: value for name, value in given.items() if name in taken}
 
@@ -284,10 +279,7 @@ class _FrozenClassifier(SkactivemlClassifier):  # type: ignore[misc]  # untyped
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> None:
         """Refuse: training is the business of our trainers."""
         del X, y, sample_weight
-        raise UsageError(
-            "The strategy wants to fit the classifier; choose one that works with "
-            "fit_clf=False."
-        )
+        raise UsageError("The strategy fits; choose one that takes fit_clf=False.")
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """Return the probabilities of rows of the pool."""
@@ -296,8 +288,7 @@ class _FrozenClassifier(SkactivemlClassifier):  # type: ignore[misc]  # untyped
             places = [self._places[row.tobytes()] for row in rows]
         except KeyError as error:
             raise UsageError(
-                "The strategy asked for the prediction of a row that is not in the "
-                "pool; choose a strategy that changes no features."
+                "The strategy predicts a row that is not in the pool; choose another."
             ) from error
         return self.probabilities[places]
 

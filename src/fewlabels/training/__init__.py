@@ -208,8 +208,7 @@ def over_encoder(name: str, options: Mapping[str, Any], encoder: str) -> dict[st
     if name in _TRAININGS and _TRAININGS[name].inputs != _FROZEN:
         twin = variant(name, inputs=_FROZEN)
         raise UsageError(
-            f"The trainer '{name}' learns from images themselves and takes no encoder; "
-            f"take the trainer '{twin}', or leave the encoder '{encoder}' out."
+            f"The trainer '{name}' takes no encoder '{encoder}'; take '{twin}'."
         )
     kept = {o: options[o] for o in options if o != "encoder_options"}
     return kept | {"encoder": encoder}

@@ -103,8 +103,7 @@ class FixMatchCta(FixMatch):
         """Raise unless items are images."""
         if len(pool.images.shape) == 1:
             raise UsageError(
-                f"The items are rows of {pool.images.shape[0]} numbers, and CTAugment "
-                "changes images. Take the trainer 'fixmatch'."
+                f"Rows of {pool.images.shape[0]} are not images; take 'fixmatch'."
             )
 
     @property

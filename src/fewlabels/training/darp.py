@@ -135,8 +135,7 @@ def solve(
         start_K = start.detach().to(target_K)
         if start_K.shape != target_K.shape or not bool(start_K.isfinite().all()):
             raise UsageError(
-                f"start is {start_K.tolist()}; give the dual of an earlier refinement "
-                f"of the same {len(target_K)} classes, or None."
+                f"start is {start_K.tolist()}; give a dual of {len(target_K)} classes."
             )
         start_K = start_K - start_K.mean()
     problem = Problem(matrix_MK, target_K, capacity, weighting, masking)
@@ -325,9 +324,8 @@ class Problem:
         names = ", ".join(map(str, sorted(members)[:_MOST_NAMED]))
         names += ", ..." if len(members) > _MOST_NAMED else ""
         raise InfeasibleTargetError(
-            f"{'Class' if len(members) == 1 else 'Classes'} {names} should get "
-            f"{float(self.target[members].sum()):.6g} rows, and {reason}: the target "
-            "cannot be reached."
+            f"{'Class' if len(members) == 1 else 'Classes'} {names} cannot get "
+            f"{float(self.target[members].sum()):.6g} rows: {reason}."
         )
 
 
@@ -426,8 +424,7 @@ def _minimize(
         point, more = _minimize(problem, zeros_K, tolerance, rows_MK)
         return point, step + more
     raise InfeasibleTargetError(
-        f"After {step} steps of Newton's method a class is still {error:.3g} rows away "
-        "from its target: entries that would have to grow are all but zero."
+        f"After {step} Newton steps a class is {error:.3g} rows off its target."
     )
 
 

@@ -146,9 +146,7 @@ def _fabric(settings: "Schedule") -> "Fabric":
         num_here = int(os.environ["LOCAL_WORLD_SIZE"])
         if settings.devices != everywhere:
             raise UsageError(
-                f"torchrun has started {everywhere} processes, and the training has "
-                f"{settings.devices} devices. Give devices={everywhere}, or start as "
-                "many processes as devices."
+                f"devices is {settings.devices}; give {everywhere}, as for torchrun."
             )
         num_nodes = everywhere // num_here
         strategy = DDPStrategy(**_OWN_BUFFERS)
@@ -164,9 +162,8 @@ def _fabric(settings: "Schedule") -> "Fabric":
         )
     except (RuntimeError, ValueError) as error:
         raise UsageError(
-            f"Training cannot use accelerator '{settings.accelerator}' with "
-            f"{settings.devices} devices and precision '{settings.precision}': {error} "
-            'accelerator="cpu" works everywhere.'
+            f"'{settings.accelerator}' cannot train on {settings.devices} devices with "
+            f"precision '{settings.precision}': {error} Try accelerator='cpu'."
         ) from error
 
 
@@ -191,10 +188,8 @@ def _train_in_processes(
     if failure is not None or not listener.is_done:
         reason = str(failure).strip().splitlines()[-1] if failure else "no reason given"
         raise TrainingError(
-            f"One of the {task.settings.devices} processes of the training ended early "
-            f"({reason}). Run the same again: with a workspace, it goes on from the "
-            'last saved state. A script needs if __name__ == "__main__": around its '
-            "work to train on several devices."
+            f"One of {task.settings.devices} processes ended early ({reason}). Run it "
+            'again; a script needs if __name__ == "__main__": around its work.'
         ) from failure
     return network
 

@@ -80,8 +80,7 @@ class FrozenInputs(Inputs):
         """Raise unless there are images to encode."""
         if len(pool.images.shape) == 1:
             raise UsageError(
-                f"The items are rows of {pool.images.shape[0]} numbers, which need no "
-                "encoder. Take the same trainer without 'frozen-'."
+                f"Rows of {pool.images.shape[0]} need no encoder; leave 'frozen-' out."
             )
 
     def of(self, pool: Pool, cache: str | None) -> Views:

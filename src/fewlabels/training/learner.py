@@ -448,7 +448,4 @@ def check_number_of_shares(
 ) -> None:
     """Raise unless shares that were given are one for each class."""
     if not isinstance(shares, str) and len(shares) != pool.num_classes:
-        raise UsageError(
-            f"{name} gives {len(shares)} shares, and there are {pool.num_classes} "
-            "classes; give one share for each."
-        )
+        raise UsageError(f"{name} gives {len(shares)} shares; give {pool.num_classes}.")

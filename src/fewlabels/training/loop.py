@@ -122,14 +122,11 @@ class Schedule(Settings):
         check_name(self.network)
         if self.minibatch_size % self.devices:
             raise UsageError(
-                f"minibatch_size is {self.minibatch_size} and devices {self.devices}: "
-                "the devices cannot share a minibatch equally. Take a multiple."
+                f"minibatch_size {self.minibatch_size}: no multiple of {self.devices}."
             )
         if self.averages_from < 0:
             raise UsageError(
-                f"cycles is {self.cycles} and cycle_share {self.cycle_share}: with the "
-                f"one before the first they would take more than all {self.steps} "
-                "steps. Take fewer or shorter ones."
+                f"{self.cycles} cycles of {self.cycle_share} exceed {self.steps} steps."
             )
 
     @property
@@ -453,6 +450,5 @@ def check_loss(
         kept = "" if saved is None else saved.last_good()
         raise TrainingError(
             f"The loss is {value:.6g} by step {step} of {schedule.steps}. Lower "
-            f"learning_rate (now {schedule.learning_rate}), and check that the images "
-            f"hold finite numbers.{kept}"
+            f"learning_rate (now {schedule.learning_rate}).{kept}"
         )

@@ -64,10 +64,7 @@ class ReMixMatch(MixMatch):
         """Raise unless the items are square images."""
         shape = pool.images.shape
         if len(shape) != 3 or shape[1] != shape[2]:
-            raise UsageError(
-                f"The items have the shape {shape}, and ReMixMatch learns from images "
-                "that are turned by a quarter, so they must be square. Take 'mixmatch'."
-            )
+            raise UsageError(f"The images are {shape}; take square ones or 'mixmatch'.")
 
     def memory(self, pool: Pool) -> dict[str, Tensor]:
         """Return the mean prediction of each of the last steps: even, shape (M, C)."""

@@ -13,6 +13,7 @@ from fewlabels.errors import (
     LabelError,
     ShapeError,
     UsageError,
+    check_count,
     check_range,
     whole_number,
 )
@@ -58,10 +59,7 @@ def from_shares(shares: Tensor, num_rows: int) -> Tensor:
     shares_K = torch.as_tensor(shares).detach().double()
     check_range("num_rows", whole_number("num_rows", num_rows), at_least=1)
     if shares_K.dim() != 1 or not bool(((shares_K > 0) & shares_K.isfinite()).all()):
-        raise UsageError(
-            f"The class shares are {shares_K.tolist()}; give one finite number above 0 "
-            "for each class."
-        )
+        raise UsageError(f"shares are {shares_K.tolist()}; give finite ones above 0.")
     return shares_K / shares_K.sum() * num_rows
 
 
@@ -85,8 +83,7 @@ def from_labels(labels: Tensor, num_classes: int, num_rows: int) -> Tensor:
     wrong = labels[(labels < 0) | (labels >= num_classes)]
     if len(wrong):
         raise LabelError(
-            f"{len(wrong)} of {len(labels)} labels are not classes from 0 to "
-            f"{num_classes - 1}, the first is {wrong[0].item()}; give known labels."
+            f"{len(wrong)} labels are not from 0 to {num_classes - 1}, as {wrong[0]}."
         )
     counts_K = torch.bincount(labels.long(), minlength=num_classes)
     return from_shares(counts_K + 1, num_rows)
@@ -107,19 +104,12 @@ def estimated(probabilities: Tensor, prior: Tensor | None = None) -> Tensor:
 
     Returns:
         The target, shape (K,); no class gets less than about one row.
-
-    Raises:
-        ShapeError: If there is not one prior share for each class.
     """
     rows_MK = probability_rows(probabilities).double()
     num_rows, num_classes = rows_MK.shape
     even_K = rows_MK.new_full((num_classes,), 1 / num_classes)
     prior_K = even_K if prior is None else from_shares(prior, 1).to(rows_MK.device)
-    if len(prior_K) != num_classes:
-        raise ShapeError(
-            f"prior has {len(prior_K)} entries, and probabilities have {num_classes} "
-            "columns; give one share for each class."
-        )
+    check_count("prior", len(prior_K), num_classes, "class")
     shares_K = prior_K
     for _ in range(_MOST_ROUNDS):
         ratios_K = shares_K / prior_K
@@ -166,8 +156,7 @@ def probability_rows(probabilities: Tensor) -> Tensor:
     if not is_matrix or not probabilities.is_floating_point():
         raise ShapeError(
             f"probabilities have shape {tuple(probabilities.shape)} and type "
-            f"{probabilities.dtype}; give floating point numbers, one row per item and "
-            "one column per class."
+            f"{probabilities.dtype}; give floating point numbers (items, classes)."
         )
     matrix_MK = probabilities.detach()
     if matrix_MK.dtype != torch.float64:
@@ -178,9 +167,8 @@ def probability_rows(probabilities: Tensor) -> Tensor:
     if bool(is_wrong_M.any()) or least < 0:
         row = int(is_wrong_M.byte().argmax())
         raise UsageError(
-            f"{int(is_wrong_M.sum())} of {len(sums_M)} rows of probabilities do not "
-            f"sum to 1 (row {row}: {float(sums_M[row]):.6g}), and the least number is "
-            f"{least:.6g}; give probabilities, such as torch.softmax(logits, dim=1)."
+            f"{int(is_wrong_M.sum())} of {len(sums_M)} rows do not sum to 1 (as {row}: "
+            f"{float(sums_M[row]):.6g}, least {least:.6g}); apply torch.softmax."
         )
     return matrix_MK
 
@@ -194,8 +182,7 @@ def column_target(target: Tensor, matrix_MK: Tensor) -> Tensor:
     is_vector = target_K.shape == (num_classes,)
     if not (is_vector and is_near and bool((target_K > 0).all())):
         raise UsageError(
-            f"target is {target_K.tolist()} and adds up to {total:.10g}; give each of "
-            f"the {num_classes} classes a number of rows above 0, {num_rows} together "
-            "(darp.targets.from_shares scales any shares)."
+            f"target is {target_K.tolist()} and adds up to {total:.10g}; give "
+            f"{num_classes} numbers above 0 that add up to {num_rows}."
         )
     return target_K * (num_rows / total)

@@ -217,10 +217,7 @@ class Training:
         """Check that network and inputs fit together."""
         network = "" if self.schedule is None else self.schedule.network
         if self.inputs.has_features and network.startswith("wrn"):
-            raise UsageError(
-                f"The network '{network}' takes images, and features are frozen here; "
-                "choose a head, 'linear' or 'mlp-256'."
-            )
+            raise UsageError(f"'{network}' takes images; choose 'linear' or 'mlp-256'.")
 
     @property
     def options(self) -> dict[str, Any]:
@@ -425,9 +422,8 @@ class TrainingTask:
         bound = rate_bound(outputs.features[:], pool.num_classes, schedule.rate_limit)
         if bound <= 0:
             raise TrainingError(
-                f"The Gram matrix of the {len(labeled)} labeled items is singular, so "
-                f"rate_limit '{schedule.rate_limit}' leaves no learning rate; take "
-                "'linearized' or 'none'."
+                f"The Gram matrix of {len(labeled)} labeled items is singular; take "
+                "rate_limit 'linearized' or 'none'."
             )
         return min(schedule.learning_rate, bound)
 

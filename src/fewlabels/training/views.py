@@ -153,10 +153,7 @@ class PoolInputs(Inputs):
         """Raise if images would be varied as rows."""
         shape = pool.images.shape
         if len(shape) > 1 and RowViews in {type(self.weak), type(self.strong)}:
-            raise UsageError(
-                f"The items are images of shape {shape}, and 'weak' or 'strong' varies "
-                "rows. Give settings for images, or leave them out."
-            )
+            raise UsageError(f"The items are images {shape}; give settings for images.")
 
     def of(self, pool: Pool, cache: str | None) -> Views:
         """Return views of the pool's images or vectors."""

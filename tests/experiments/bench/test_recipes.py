@@ -390,7 +390,7 @@ def test_a_twin_differs_by_the_unlabeled_images_alone(name):
 
 def test_what_is_not_fixmatch_has_no_twin():
     twin = recipe("digits_supervised")
-    with pytest.raises(UsageError, match="'supervised', which has no supervised twin"):
+    with pytest.raises(UsageError, match="'supervised' has no supervised twin"):
         recipes.supervised(twin)
 
 

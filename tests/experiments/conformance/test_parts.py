@@ -122,7 +122,7 @@ def test_the_kind_is_recognized_or_said():
         "tests.experiments.conformance.broken_parts:last_layer"
     )
     assert "learns" in by_name("tests.experiments.conformance.broken_parts:Trainer")
-    with pytest.raises(UsageError, match="those of a trainer and a kernel"):
+    with pytest.raises(UsageError, match="methods of a trainer and a kernel"):
         by_name(parts.Ambiguous())
     assert failed(by_name(parts.Ambiguous(), kind="kernel")) == set()
 
@@ -130,9 +130,14 @@ def test_the_kind_is_recognized_or_said():
 @pytest.mark.parametrize(
     ("thing", "settings", "error", "message"),
     [
-        (object(), {}, UsageError, "type object .* none of these. Needed are: a strat"),
+        (
+            object(),
+            {},
+            UsageError,
+            "object has the methods of none of these; give kind",
+        ),
         (parts.Kernel, {}, UsageError, "none of these"),
-        (parts.Kernel(), {"kind": "classifier"}, UsageError, "those of a kernel"),
+        (parts.Kernel(), {"kind": "classifier"}, UsageError, "methods of a kernel"),
         (parts.Kernel(), {"kind": "kernl"}, UnknownNameError, "Did you mean 'kernel'"),
         ("npk", {}, UnknownNameError, "no strategy called 'npk'. Did you mean 'npc'"),
         ("fixmach", {"kind": "trainer"}, UnknownNameError, "Did you mean 'fixmatch'"),
@@ -140,7 +145,7 @@ def test_the_kind_is_recognized_or_said():
             "margin",
             {"pool": tiny_pool()},
             UsageError,
-            "A strategy is checked on pools of its own; leave the data out",
+            "A strategy is checked on its own pools; leave the data out",
         ),
     ],
 )
@@ -151,5 +156,5 @@ def test_what_cannot_be_checked_is_a_sentence(thing, settings, error, message):
 
 def test_data_without_labels_are_refused():
     bare = replace(DIGITS, labels=torch.full_like(DIGITS.labels, -1))
-    with pytest.raises(UsageError, match="0 of the 1297 items are labeled"):
+    with pytest.raises(UsageError, match="0 of 1297 items are labeled"):
         by_name(parts.Trainer(), pool=bare)

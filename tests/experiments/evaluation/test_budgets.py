@@ -146,20 +146,32 @@ def test_the_ends_of_an_interval_may_be_bounds():
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
-        (lambda: area_under_curve([10, 10], [1, 1]), UsageError, "rising order"),
+        (lambda: area_under_curve([10, 10], [1, 1]), UsageError, "rising whole"),
         (lambda: area_under_curve([10, 20.5], [1, 1]), UsageError, "whole numbers"),
-        (lambda: area_under_curve([-1, 2], [1, 1]), UsageError, "none below zero"),
-        (lambda: area_under_curve([10, 20], [1]), ShapeError, "has 2 measurements"),
+        (lambda: area_under_curve([-1, 2], [1, 1]), UsageError, "whole numbers from 0"),
+        (
+            lambda: area_under_curve([10, 20], [1]),
+            ShapeError,
+            "give 2, one per entry of num_labels",
+        ),
         (lambda: area_under_curve([10], 0.5), ShapeError, r"shape \(\)"),
         (lambda: area_under_curve([1, 2], [1, np.nan]), UsageError, "1 of 2 numbers"),
-        (lambda: labels_saved([1, 2], [[1]], [[1, 2]]), ShapeError, "accuracies 1"),
+        (
+            lambda: labels_saved([1, 2], [[1]], [[1, 2]]),
+            ShapeError,
+            "accuracies has 1 entries",
+        ),
         (
             lambda: labels_saved([1, 2], [[1, 2]], [[1]]),
             ShapeError,
-            "random_accuracies 1",
+            "random_accuracies has 1 entries",
         ),
         (lambda: labels_saved([1], [1], [[1]]), ShapeError, r"\(seeds, measurements"),
-        (lambda: labels_saved([1], [[1]], [[1], [1]]), ShapeError, "1 seeds"),
+        (
+            lambda: labels_saved([1], [[1]], [[1], [1]]),
+            ShapeError,
+            "give 1, one per seed",
+        ),
     ],
 )
 def test_refusals(call, kind, message):

@@ -87,12 +87,12 @@ def test_without_copies_nothing_is_redundant():
         (lambda: class_balance([0, 0]), UsageError, "0 labels in 2 classes"),
         (lambda: class_balance([1, np.nan]), UsageError, "1 of 2 numbers in counts"),
         (lambda: redundant_share([], [], [0]), UsageError, "0 picks"),
-        (lambda: redundant_share([0, 0], [], [0]), UsageError, "1 of them different"),
+        (lambda: redundant_share([0, 0], [], [0]), UsageError, "1 are different"),
         (lambda: redundant_share([0], [0], [0]), UsageError, "1 labeled already"),
-        (lambda: redundant_share([2], [], [0, 1]), UsageError, r"\[2\] are not in a"),
+        (lambda: redundant_share([2], [], [0, 1]), UsageError, r"\[2\] are not among"),
         (lambda: redundant_share([0], [-1], [0, 1]), UsageError, r"\[-1\] are not"),
         (lambda: redundant_share([0], [], [0.5]), ShapeError, "groups is float64"),
-        (lambda: redundant_share([0], [], [[0]]), ShapeError, r"shape \(1, 1\)"),
+        (lambda: redundant_share([0], [], [[0]]), ShapeError, r"int64 \(1, 1\)"),
     ],
 )
 def test_refusals(call, kind, message):

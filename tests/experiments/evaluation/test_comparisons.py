@@ -211,8 +211,12 @@ SEEDS = [0.1, 0.2, 0.4]
 @pytest.mark.parametrize(
     ("values", "kind", "message"),
     [
-        ({"a": SEEDS, "b": SEEDS[:2]}, ShapeError, "give the same seeds"),
-        ({"a": [0.1], "b": [0.2]}, ShapeError, "at least two, for each"),
+        (
+            {"a": SEEDS, "b": SEEDS[:2]},
+            ShapeError,
+            r"\[2, 3\] seeds; give all the same",
+        ),
+        ({"a": [0.1], "b": [0.2]}, ShapeError, r"\[1\] seeds; .* 2 or more"),
         ({"a": [SEEDS], "b": [SEEDS]}, ShapeError, r"'a' has shape \(1, 3\)"),
         ({"a": [0.1, np.nan], "b": [1, 2]}, UsageError, "1 of 2 numbers in 'a'"),
         ({"a": SEEDS, "random": SEEDS}, UnknownNameError, "no strategy called 'b'"),

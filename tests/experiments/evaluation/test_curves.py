@@ -166,9 +166,9 @@ def test_it_refuses_to_guess_and_says_why(labels, num_audited, more, reason):
 
 def test_refusals():
     right = answers([0.5, 0.6, 0.7], 20)
-    with pytest.raises(ShapeError, match="for 2 rounds"):
+    with pytest.raises(ShapeError, match="give 2, one per round"):
         learning_curve([10, 20], right)
-    with pytest.raises(ShapeError, match=r"3 rows of \[19, 20\] items"):
+    with pytest.raises(ShapeError, match=r"row of right has 19 entries; give 20"):
         learning_curve([10, 20, 30], [*right[:2], right[2][1:]])
     with pytest.raises(UsageError, match="num_more is 0"):
         expected_gain([10, 20, 30], right, 0, 0)

@@ -171,9 +171,13 @@ def test_a_shared_start_alone_looks_like_overlap():
         (
             lambda: overlap_per_trial([{1}], [{1}, {2}], starts=[{1}]),
             ShapeError,
-            "1 and 2 label sets and 1",
+            "other has 2 entries; give 1",
         ),
-        (lambda: overlap_per_trial([], [], starts=[]), ShapeError, "at least one"),
+        (
+            lambda: overlap_per_trial([], [], starts=[]),
+            ShapeError,
+            "one has 0 entries; give 1",
+        ),
         (
             lambda: overlap_per_trial([{1}], [{1}], starts=[{1}]),
             UsageError,
@@ -182,15 +186,15 @@ def test_a_shared_start_alone_looks_like_overlap():
         (
             lambda: overlap_per_trial([{1, 2}], [{1, 3}], starts=[{1, 3}]),
             UsageError,
-            "1 of 2 items in the starting set of trial 0",
+            "Trial 0: 1 of 2 starts",
         ),
         (
             lambda: overlap_across_trials([{1}], [{1}], starts=[()]),
             UsageError,
             "There is 1 trial",
         ),
-        (lambda: chance_overlap(5, 6, 1), UsageError, "6 and 1 of 5 items"),
-        (lambda: chance_overlap(5, -1, 1), UsageError, "-1 and 1 of 5"),
+        (lambda: chance_overlap(5, 6, 1), UsageError, r"\(6, 1\), .* 0 to 5"),
+        (lambda: chance_overlap(5, -1, 1), UsageError, r"\(-1, 1\), .* 0 to 5"),
         (lambda: chance_overlap(5, 0, 0), UsageError, "not all of them 0"),
         (lambda: chance_overlap(5, 1.5, 1), UsageError, "one_size is 1.5"),
     ],

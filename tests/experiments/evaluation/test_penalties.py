@@ -136,9 +136,9 @@ def test_one_measurement_counts():
 @pytest.mark.parametrize(
     ("labels", "random", "kind", "message"),
     [
-        ([10, 20, 40], [0.1, 0.5, 0.9], UsageError, "Nothing was measured at 30"),
-        ([10, 20], [0.1], ShapeError, "has 2 measurements"),
-        ([20, 10], [0.1, 0.2], UsageError, "rising order"),
+        ([10, 20, 40], [0.1, 0.5, 0.9], UsageError, "30 labels are not in"),
+        ([10, 20], [0.1], ShapeError, "give 2, one per entry"),
+        ([20, 10], [0.1, 0.2], UsageError, "rising whole"),
         ([10, 20], [0.1, np.nan], UsageError, "1 of 2 numbers"),
     ],
 )

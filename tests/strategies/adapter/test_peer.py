@@ -119,7 +119,7 @@ def test_it_runs_in_our_loop():
 
 
 def test_labels_are_needed_by_peers():
-    with pytest.raises(LabelError, match="labels of 2 labeled items are not given"):
+    with pytest.raises(LabelError, match="2 labeled items have no class"):
         fewlabels.select(
             PeerStrategy(peers.CoreSet()),
             features=np.eye(5),
@@ -130,7 +130,7 @@ def test_labels_are_needed_by_peers():
 
 
 def test_a_peer_that_needs_predictions_says_so():
-    with pytest.raises(UsageError, match="0 logits per item"):
+    with pytest.raises(UsageError, match="0 logits"):
         fewlabels.select(
             PeerStrategy(peers.Badge()), features=np.eye(5), size=1, seed=0
         )
@@ -186,7 +186,7 @@ def test_equal_rows_have_the_prediction_of_the_first():
 
 @pytest.mark.parametrize("wrong", [peers.Badge, "badge", ParzenWindowClassifier()])
 def test_only_strategies_are_taken(wrong):
-    with pytest.raises(UsageError, match=r"skactiveml.pool.Badge\(\)"):
+    with pytest.raises(UsageError, match="one annotator"):
         PeerStrategy(wrong)
 
 

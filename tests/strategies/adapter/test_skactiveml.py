@@ -175,7 +175,7 @@ def test_labeled_samples_cannot_be_candidates():
 
 def test_a_strategy_that_needs_predictions_says_so():
     X, y = problem()
-    with pytest.raises(UsageError, match="0 logits per item"):
+    with pytest.raises(UsageError, match="0 logits"):
         FewlabelsQuery("margin").query(X, y)
 
 

@@ -16,8 +16,8 @@ def changed(row, column, value):
     return rows
 
 
-NOT_ROWS = "give probabilities, such as torch.softmax"
-NOT_MATRIX = "give floating point numbers, one row per item"
+NOT_ROWS = "apply torch.softmax"
+NOT_MATRIX = "give floating point numbers"
 
 
 @pytest.mark.parametrize(
@@ -27,11 +27,11 @@ NOT_MATRIX = "give floating point numbers, one row per item"
         (EXAMPLE[:0], rf"shape \(0, 3\) .*{NOT_MATRIX}"),
         (EXAMPLE[:, :0], rf"shape \(6, 0\) .*{NOT_MATRIX}"),
         (EXAMPLE.long(), rf"type torch\.int64; {NOT_MATRIX}"),
-        (changed(4, 1, 0.6), rf"1 of 6 rows .*\(row 4: 1\.1\).*{NOT_ROWS}"),
-        (EXAMPLE * 2, r"6 of 6 rows .*\(row 0: 2\)"),
-        (changed(2, 1, math.nan), r"1 of 6 rows .*\(row 2: nan\)"),
-        (changed(2, 1, math.inf), r"1 of 6 rows .*\(row 2: inf\)"),
-        (torch.tensor([[0.5, 0.5], [1.25, -0.25]]), "the least number is -0.25"),
+        (changed(4, 1, 0.6), rf"1 of 6 rows .*\(as 4: 1\.1,.*{NOT_ROWS}"),
+        (EXAMPLE * 2, r"6 of 6 rows .*\(as 0: 2,"),
+        (changed(2, 1, math.nan), r"1 of 6 rows .*\(as 2: nan,"),
+        (changed(2, 1, math.inf), r"1 of 6 rows .*\(as 2: inf,"),
+        (torch.tensor([[0.5, 0.5], [1.25, -0.25]]), "least -0.25"),
     ],
 )
 def test_rows_that_are_no_probabilities(rows, message):
@@ -52,7 +52,7 @@ def test_rows_that_are_no_probabilities(rows, message):
     ],
 )
 def test_targets_that_mean_nothing(target, seen):
-    message = rf"target is .*{seen}.*each of the 3 classes .* above 0, 6 together"
+    message = rf"target is .*{seen}.*3 numbers above 0 that add up to 6"
     with pytest.raises(UsageError, match=message):
         darp.refine(EXAMPLE, torch.tensor(target))
 
@@ -70,7 +70,7 @@ def test_targets_that_mean_nothing(target, seen):
         ({"weighting": "entrop"}, "weighting called 'entrop'"),
         ({"masking": "papers"}, r"masking called .* 'paper'\?"),
         ({"solver": "newtons"}, r"solver called .* 'newton'\?"),
-        ({"start": torch.zeros(4)}, r"start is \[0\.0, .* same 3 classes"),
+        ({"start": torch.zeros(4)}, r"start is \[0\.0, .* 3 classes"),
         (
             {"start": torch.tensor([0.0, math.nan, 1.0])},
             r"start is \[0\.0, nan, 1\.0\]",
@@ -86,5 +86,5 @@ def test_the_last_digits_of_a_target_are_forgiven():
     close = TWO_EACH.float() * (1 + 5e-7)
     refined = darp.refine(EXAMPLE, close, capacity=None)
     torch.testing.assert_close(refined.sum(dim=0), TWO_EACH, rtol=0, atol=1e-5)
-    with pytest.raises(UsageError, match=r"adds up to 6\.00003; .* 6 together"):
+    with pytest.raises(UsageError, match=r"adds up to 6\.00003; .* add up to 6"):
         darp.refine(EXAMPLE, TWO_EACH * (1 + 5e-6), capacity=None)

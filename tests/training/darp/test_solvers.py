@@ -117,7 +117,7 @@ def test_a_class_that_is_hardly_predicted():
 def test_what_newton_gives_up_is_told_with_its_numbers(monkeypatch):
     monkeypatch.setattr(darp, "_MOST_STEPS", 2)
     rows, target = random_rows(100, 4, 0), random_target(100, 4, 0)
-    message = r"After 2 steps of Newton's method a class is still [\d.e-]+ rows away"
+    message = r"After 2 Newton steps a class is [\d.e-]+ rows off"
     with pytest.raises(InfeasibleTargetError, match=message):
         darp.refine(rows, target, capacity=None)
 

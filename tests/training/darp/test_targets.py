@@ -102,13 +102,13 @@ def test_misfit():
         (lambda: targets.from_shares(torch.tensor([math.inf, 1.0]), 5), r"\[inf, 1"),
         (
             lambda: targets.from_labels(torch.tensor([0, -1, 3]), 3, 5),
-            "2 of 3 labels are not classes from 0 to 2, the first is -1",
+            "2 labels are not from 0 to 2, as -1",
         ),
         (
             lambda: targets.estimated(random_rows(5, 3, 0), torch.ones(4)),
-            "prior has 4 entries, and probabilities have 3 columns",
+            "prior has 4 entries; give 3",
         ),
-        (lambda: targets.estimated(2 * random_rows(5, 3, 0)), r"\(row 0: 2\)"),
+        (lambda: targets.estimated(2 * random_rows(5, 3, 0)), r"\(as 0: 2,"),
     ],
 )
 def test_what_means_nothing_is_refused(call, message):

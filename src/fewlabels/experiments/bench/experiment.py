@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from fewlabels import data, strategies, training
-from fewlabels.errors import UsageError
+from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.experiments.acquisition import query_size
 from fewlabels.experiments.bench.published import PublishedTable
 from fewlabels.experiments.settings import (
@@ -348,8 +348,5 @@ def checked(experiment: Experiment) -> Experiment:
         with suppress(OSError, ValueError):  # a name that no file can have
             is_there = is_there or Path(name).exists()
         if not is_there:
-            raise UsageError(
-                f"There is no data set, file or folder called '{name}'. Known data "
-                f"sets: {', '.join(data.names())}."
-            )
+            raise UnknownNameError("data set, file or folder", name, data.names())
     return resolved(experiment.copy_with(conditions=conditions))

@@ -28,8 +28,10 @@ from fewlabels.errors import (
     RunError,
     RunInUseError,
     StorageError,
+    UsageError,
     count,
 )
+from fewlabels.experiments.acquisition import readable
 from fewlabels.experiments.bench.experiment import (
     Cell,
     Condition,
@@ -117,8 +119,7 @@ class BenchFolder:
             raise ForeignFolderError(msg)
         if content != _DESCRIPTION:
             raise ForeignFolderError(
-                f"'{self.path}' has version {content.get('schema_version')} of a "
-                f"benchmark's files, this program knows version {SCHEMA}. Update it."
+                f"'{self.path}' is {content}; this program knows version {SCHEMA}."
             )
 
     def experiments(self) -> dict[str, Experiment]:
@@ -231,15 +232,12 @@ class BenchFolder:
 
 
 def _experiment(file: Path) -> Experiment:
-    try:
+    with readable(file, "Remove it and run the experiment again"):
         content = files.read_regular(file, _MOST_BYTES)
-        return Experiment.model_validate_json(files.verify_checksum(content))
-    except (OSError, ValueError) as error:
-        reason = faults(error) if isinstance(error, ValidationError) else str(error)
-        raise RunError(
-            f"'{file}' could not be read: {reason.rstrip('.')}. Remove it and run the "
-            "experiment again; its finished runs are kept."
-        ) from error
+        try:
+            return Experiment.model_validate_json(files.verify_checksum(content))
+        except ValidationError as error:
+            raise UsageError(faults(error)) from error
 
 
 def outdated(experiment: Experiment, folder: BenchFolder) -> tuple[str, ...]:

@@ -358,10 +358,7 @@ def supervised(experiment: Experiment) -> Experiment:
         trainer = condition.settings.trainer
         twin = training.variant(trainer.name, learner="supervised", alignment="")
         if twin is None or twin == trainer.name:
-            raise UsageError(
-                f"The trainer is '{trainer.name}', which has no supervised twin; give "
-                "an experiment whose trainer is FixMatch."
-            )
+            raise UsageError(f"'{trainer.name}' has no supervised twin; use FixMatch.")
         known = training.options(twin)
         options = {k: v for k, v in trainer.options.items() if k in known}
         plain = Choice(name=twin, options=options)

@@ -465,10 +465,7 @@ def measure(experiment: Experiment, num_steps: int) -> float:
     """
     settings = experiment.conditions[0].settings
     if steps_of(settings) is None or num_steps < 1:
-        raise UsageError(
-            f"{num_steps} steps of '{settings.trainer.name}' cannot be measured; give "
-            "at least one step, and a trainer that trains in steps."
-        )
+        raise UsageError(f"{settings.trainer.name!r} cannot train {num_steps} steps.")
     options = {**settings.trainer.options, "steps": num_steps}
     few = training.resolve(settings.trainer.name, options)
     torch.set_num_threads(settings.threads)  # as a worker does

@@ -34,8 +34,7 @@ class Mlflow:
             import mlflow
         except ImportError as error:
             raise UsageError(
-                f"MLflow is not installed ({error}). Install it with: pip install "
-                "'fewlabels[mlflow]', or go on without it."
+                f"MLflow is not installed ({error}): pip install 'fewlabels[mlflow]'."
             ) from error
         self._mlflow: Any = mlflow
         self._uri = uri

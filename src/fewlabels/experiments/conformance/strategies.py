@@ -76,8 +76,7 @@ def _ask(
     check_form(query)
     if len(query) != size:
         raise StrategyError(
-            f"It was to choose {size} of {len(pool.candidates)} candidates and "
-            f"returned {len(query)} indices; return exactly as many as size says."
+            f"It chose {len(query)} of {len(pool.candidates)} candidates, not {size}."
         )
     return query
 

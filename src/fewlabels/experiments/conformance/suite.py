@@ -64,9 +64,7 @@ def check(
     """
     kind, checked = _recognize(thing, options or {}, kind)
     if pool is not None and kind not in {"trainer", "classifier"}:
-        raise UsageError(
-            f"A {kind} is checked on pools of its own; leave the data out."
-        )
+        raise UsageError(f"A {kind} is checked on its own pools; leave the data out.")
     promises: Sequence[Promise] = strategies.PROMISES
     subject: Any = checked
     if kind == "kernel":
@@ -140,9 +138,8 @@ def _recognize(
         return fitting[0], checked
     seen = " and ".join(f"a {offered}" for offered in offers) or "none of these"
     raise UsageError(
-        f"The methods of an object of type {type(checked).__name__} are those of "
-        f"{seen}. Needed are: a strategy select; a trainer fit; a classifier outputs; "
-        "a kernel block and diagonal. Name something that makes one, or give kind."
+        f"{type(checked).__name__} has the methods of {seen}; give kind, or an object "
+        "with select, with fit, with outputs, or with block and diagonal."
     )
 
 

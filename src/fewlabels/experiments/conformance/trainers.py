@@ -29,10 +29,7 @@ def small_pool(source: Pool) -> Pool:
     """Return a few items of a pool, some of them labeled, as new tensors."""
     known = source.labeled
     if len(known) < 2:
-        raise UsageError(
-            f"{len(known)} of the {len(source)} items are labeled, and a training is "
-            "judged by labels; give data whose labels are known, such as digits."
-        )
+        raise UsageError(f"{len(known)} of {len(source)} items are labeled; give 2.")
     order = torch.randperm(len(known), generator=stream(0, "check"))
     kept = known[order[:_NUM_ITEMS]]
     labels = source.labels[kept]

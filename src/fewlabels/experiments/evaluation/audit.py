@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import erfc, exp, lgamma, log, sqrt
 
-from fewlabels.errors import ShapeError, check_range, whole_number
+from fewlabels.errors import check_count, check_range, whole_number
 from fewlabels.experiments.evaluation.measurement import (
     AuditedAccuracy,
     accuracy_interval,
@@ -244,15 +244,9 @@ def balance_note(
     Returns:
         The class that fits worst; None where the shares may well be right (Pearson's
         chi-squared test), or where there are too few labels.
-
-    Raises:
-        ShapeError: If there is not one number per class.
     """
-    if not len(classes) == len(assumed) == len(counts):
-        raise ShapeError(
-            f"There are {len(classes)} classes, {len(assumed)} shares and "
-            f"{len(counts)} numbers of labels; give one per class."
-        )
+    check_count("assumed", len(assumed), len(classes), "class")
+    check_count("counts", len(counts), len(classes), "class")
     total = sum(counts)
     if total < LEAST_LABELS:
         return None
@@ -295,12 +289,9 @@ def _why_not(num_labeled: Sequence[int], right: Rights, more: int) -> str:
 
 
 def _check_rights(num_labeled: Sequence[int], right: Rights) -> None:
-    lengths = {len(row) for row in right}
-    if len(right) != len(num_labeled) or len(lengths) > 1:
-        raise ShapeError(
-            f"right has {len(right)} rows of {sorted(lengths)} items for "
-            f"{len(num_labeled)} rounds; give a row per round, all of one length."
-        )
+    check_count("right", len(right), len(num_labeled), "round")
+    for row in right:
+        check_count("A row of right", len(row), len(right[0]), "audited item")
 
 
 def chi_squared_tail(value: float, freedom: int) -> float:

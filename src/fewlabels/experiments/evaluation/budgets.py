@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.optimize import isotonic_regression
 
-from fewlabels.errors import ShapeError, UsageError, check_range
+from fewlabels.errors import UsageError, check_count, check_range
 from fewlabels.experiments.evaluation.numbers import Array, curves, finite
 
 Reach = Literal["from the start", "within the budget", "never"]
@@ -251,10 +251,7 @@ def labels_saved(
     )
     check_range("level", level, above=0, below=1)
     num_seeds = len(own_ST)
-    if len(random_SU) != num_seeds:
-        raise ShapeError(
-            f"accuracies has {num_seeds} seeds and random_accuracies {len(random_SU)}."
-        )
+    check_count("random_accuracies", len(random_SU), num_seeds, "seed")
     means_T = own_ST.mean(axis=0)
     needed_T = _needed(means_T, labels_U, random_SU.mean(axis=0))
     generator = np.random.default_rng(0)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from fewlabels.errors import ShapeError, UsageError, whole_number
+from fewlabels.errors import ShapeError, UsageError, check_count, whole_number
 from fewlabels.experiments.evaluation.numbers import Array, finite
 
 LabelSets = Sequence[Iterable[int]]
@@ -96,20 +96,16 @@ def redundant_share(
     """
     groups_N = np.asarray(groups)
     if groups_N.ndim != 1 or groups_N.dtype.kind not in "iu":
-        raise ShapeError(
-            f"groups is {groups_N.dtype}, shape {groups_N.shape}; give integers, (N,)."
-        )
+        raise ShapeError(f"groups is {groups_N.dtype} {groups_N.shape}; give int (N,).")
     picked, before = _positions("picks", picks), _positions("labeled", labeled)
     if not picked or len(picked) != len(picks) or picked & before:
         raise UsageError(
-            f"There are {len(picks)} picks, {len(picked)} of them different and "
+            f"Of {len(picks)} picks, {len(picked)} are different and "
             f"{len(picked & before)} labeled already; give new items, each once."
         )
     outside = sorted(i for i in picked | before if not 0 <= i < len(groups_N))
     if outside:
-        raise UsageError(
-            f"Positions {outside[:5]} are not in a pool of {len(groups_N)} items."
-        )
+        raise UsageError(f"{outside[:5]} are not among the {len(groups_N)} items.")
     known = set(groups_N[list(before)].tolist()) if before else set()
     new = set(groups_N[list(picked)].tolist()) - known
     return 1 - len(new) / len(picked)
@@ -240,8 +236,7 @@ def chance_overlap(
     common = whole_number("shared", shared)
     if min(*sizes, common) < 0 or max(sizes) > size or not (max(sizes) or common):
         raise UsageError(
-            f"The sets have {sizes[0]} and {sizes[1]} of {size} items, and share "
-            f"{common} others; give sizes from 0 to {size}, not all of them 0."
+            f"sizes are {sizes}, shared {common}; give 0 to {size}, not all of them 0."
         )
     both = np.arange(max(0, sum(sizes) - size), min(sizes) + 1)
     chances = stats.hypergeom.pmf(both, size, sizes[0], sizes[1])
@@ -263,11 +258,8 @@ def _trials(
     one: LabelSets, other: LabelSets, starts: LabelSets
 ) -> list[tuple[set[int], set[int], set[int]]]:
     """Return both label sets and the starting set of each trial."""
-    if not len(one) == len(other) == len(starts) or not len(one):
-        raise ShapeError(
-            f"There are {len(one)} and {len(other)} label sets and {len(starts)} "
-            "starting sets; give one of each per trial, and at least one trial."
-        )
+    check_count("one", len(one), len(starts) or 1, "trial")
+    check_count("other", len(other), len(starts), "trial")
     trials = []
     for number, (own, others, begun) in enumerate(zip(one, other, starts, strict=True)):
         first, second = _positions("one", own), _positions("other", others)
@@ -275,8 +267,7 @@ def _trials(
         num_missing = len(start - (first & second))
         if num_missing:
             raise UsageError(
-                f"{num_missing} of {len(start)} items in the starting set of trial "
-                f"{number} are not in both label sets; give the sets of one trial."
+                f"Trial {number}: {num_missing} of {len(start)} starts are not in both."
             )
         trials.append((first, second, start))
     return trials

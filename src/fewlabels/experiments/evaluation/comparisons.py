@@ -160,8 +160,7 @@ def paired_tests(
     sizes = {len(array_S) for array_S in arrays.values()}
     if len(sizes) != 1 or min(sizes) < 2:
         raise ShapeError(
-            f"There are values of {sorted(sizes)} seeds; give the same seeds, at least "
-            "two, for each strategy."
+            f"The strategies have {sorted(sizes)} seeds; give all the same, 2 or more."
         )
     tests, size = [], sizes.pop()
     factor = float(stats.t.ppf((1 + level) / 2, size - 1))
@@ -298,8 +297,7 @@ def penalty_matrix(
     shapes = {array_ST.shape for array_ST in arrays}
     if len(shapes) != 1 or min(shapes)[0] < 2:
         raise ShapeError(
-            f"The accuracies have shapes {sorted(shapes)}; give each strategy the same "
-            "(seeds, measurements), with at least two seeds."
+            f"The accuracies have shapes {sorted(shapes)}; give one, with 2 seeds."
         )
     shares = np.zeros((len(arrays), len(arrays)))
     for i, j in permutations(range(len(arrays)), 2):
@@ -344,8 +342,7 @@ def penalty_checkpoints(
         place = int(np.searchsorted(labels_T, wanted))
         if labels_T[place] != wanted:
             raise UsageError(
-                f"Nothing was measured at {wanted:g} labels, but at "
-                f"{labels_T.tolist()}; use queries of one size."
+                f"{wanted:g} labels are not in {labels_T.tolist()}; use one query size."
             )
         if random_T[place] > NEARLY_FINAL * random_T[-1]:
             break

@@ -130,10 +130,7 @@ def accuracy_interval(
     right = whole_number("num_right", num_right)
     audited = whole_number("num_audited", num_audited)
     check_range("level", level, above=0, below=1)
-    if not 0 <= right <= audited:
-        raise UsageError(
-            f"num_right is {right} and num_audited {audited}; give 0 to {audited}."
-        )
+    check_range("num_right", right, at_least=0, at_most=audited)
     if num_items is not None and whole_number("num_items", num_items) < audited:
         raise UsageError(f"num_audited is {audited}, more than num_items, {num_items}.")
     low, high, tail = 0.0, 1.0, (1 - level) / 2

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fewlabels.errors import ShapeError, UsageError
+from fewlabels.errors import ShapeError, UsageError, check_count
 
 Array = NDArray[np.float64]
 
@@ -46,13 +46,8 @@ def curves(
     labels_T = finite(labels_name, num_labels, "(measurements,)")
     if (np.diff(labels_T) <= 0).any() or labels_T[0] < 0 or (labels_T % 1).any():
         raise UsageError(
-            f"{labels_name} is {labels_T.tolist()}; give whole numbers in rising "
-            "order, none below zero."
+            f"{labels_name} is {labels_T.tolist()}; give rising whole numbers from 0."
         )
     array = finite(name, values, shape)
-    if array.shape[-1] != len(labels_T):
-        raise ShapeError(
-            f"{labels_name} has {len(labels_T)} measurements and {name} "
-            f"{array.shape[-1]}; give one number for each."
-        )
+    check_count(name, array.shape[-1], len(labels_T), f"entry of {labels_name}")
     return labels_T, array
