@@ -252,7 +252,7 @@ def survive(
     for number in range(NUM_PROCESSES):
         team.start(number)
     kills = 0
-    while kills < num_kills:
+    while kills < num_kills and team.children:  # some may have ended already
         due = num_calls * (kills + chance.random()) / (num_kills + 1)
         while team.num_answered() < due:
             time.sleep(0.02)

@@ -19,9 +19,9 @@ def address(place):
 
 
 def test_what_four_processes_say_is_what_a_twin_says(tmp_path, place):
-    found = survive(tmp_path / "place", address(place), 100, 2, seed=1)
+    found = survive(tmp_path / "place", address(place), 400, 2, seed=1)
     assert found["faults"] == []
-    assert (found["calls"], found["kills"]) == (100, 2)
+    assert (found["calls"], found["kills"]) == (400, 2)
     assert found["written as events"] > 35
     assert found["refused"] > 5
 
