@@ -114,7 +114,9 @@ def test_a_file_that_no_export_wrote_is_left_alone(project, tmp_path, name):
     theirs.parent.mkdir(parents=True)
     theirs.write_text("important")
     for _ in range(2):
-        with pytest.raises(UsageError, match=f"out' holds '{name}', foreign or"):
+        with pytest.raises(
+            UsageError, match=f"out' holds '{name}', which the last export"
+        ):
             project.export(out, as_is=True)
         assert list(contents(out)) == [name]
     theirs.unlink()
@@ -122,7 +124,9 @@ def test_a_file_that_no_export_wrote_is_left_alone(project, tmp_path, name):
     theirs.parent.mkdir(exist_ok=True)
     theirs.write_text("important")
     before = contents(out)
-    with pytest.raises(UsageError, match=f"holds '{name}', foreign or changed"):
+    with pytest.raises(
+        UsageError, match=f"holds '{name}', which the last export did not write"
+    ):
         project.export(out, as_is=True)
     assert contents(out) == before
 

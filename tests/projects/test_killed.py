@@ -36,7 +36,7 @@ def test_the_comparison_sees_what_is_lost_doubled_or_mixed(tmp_path):
     labels, models, export, predictions = life.faults("")
     assert labels == "7 labels, not 8 or 8"
     assert models == "1 models, not 2"
-    assert "holds 'labels.csv', foreign or changed" in export
+    assert "holds 'labels.csv', which the last export did not write" in export
     assert predictions == "0 predictions"
     with Project.open(life.folder) as project:
         (event, *_) = [one.event for one in project.store.events() if one.event.item]

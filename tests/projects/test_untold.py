@@ -50,7 +50,7 @@ def test_a_query_whose_answers_were_told_is_written_over(project, tmp_path, kind
     FILL[kind](file, [(0, truth(name), "", "ann")])
     project.tell(file)
     if kind == "label-studio":  # what that program exports is its own
-        with pytest.raises(UsageError, match="is no query"):
+        with pytest.raises(UsageError, match="is not a query"):
             project.write_query(project.ask(), file)
         return
     project.write_query(project.ask(), file)
@@ -112,7 +112,7 @@ def test_a_skip_that_was_told_as_unsure_is_not_written_over(project, tmp_path):
 )
 def test_a_table_that_is_no_query_is_not_written_over(project, tmp_path, name, content):
     (tmp_path / name).write_text(content)
-    with pytest.raises(UsageError, match="is no query"):
+    with pytest.raises(UsageError, match="is not a query"):
         project.write_query(project.ask(), tmp_path / name)
     assert (tmp_path / name).read_text() == content
 

@@ -95,7 +95,7 @@ def test_a_class_makes_a_kernel_that_only_fits_the_protocol(own):
     ("kernel", "options", "message"),
     [
         ("own_kernels:half", {}, "half' has 20 items; give all 60"),
-        ("own_kernels:nothing", {}, "made a str; it needs"),
+        ("own_kernels:nothing", {}, "gave a str; it lacks"),
         ("own_kernels:absent", {}, "has no 'absent'"),
         ("own_kernels:wide", {"normalize": True}, "normalize has no effect on"),
         (3, {}, "kernel is 3; give a name, a kernel"),
@@ -213,5 +213,5 @@ def test_functions_that_make_kernels_are_checked(own):
     }
     names = [found.name for found in check("own_kernels:Squares", kind="kernel")]
     assert "semi-definite" in names
-    with pytest.raises(UsageError, match="made a str"):
+    with pytest.raises(UsageError, match="gave a str"):
         list(check("own_kernels:nothing", kind="kernel"))

@@ -235,7 +235,7 @@ def test_devices_that_are_not_there_are_explained():
 
 
 def test_a_minibatch_that_cannot_be_shared_is_explained():
-    with pytest.raises(UsageError, match=r"minibatch_size 32: no multiple of 3"):
+    with pytest.raises(UsageError, match=r"minibatch_size 32 is not a multiple of 3"):
         resolve("supervised", {"devices": 3})
 
 

@@ -233,7 +233,7 @@ def _check_stored(project: ProjectLabels, path: Path, snapshot: Snapshot) -> Non
             f"'{path}' holds {count(num_missing, 'new answer')}. Tell it first."
         )
     if not is_query(path):
-        raise UsageError(f"'{path}' exists and is no query; give another file.")
+        raise UsageError(f"'{path}' exists and is not a query; choose another name.")
 
 
 def _note_stored(project: ProjectLabels, path: Path, digest: str | None) -> None:

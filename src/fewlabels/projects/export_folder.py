@@ -220,7 +220,8 @@ def check_replaceable(folder: Path) -> None:
         for name in _names(folder):
             if known.get(name) != _sha256(folder / name):
                 raise UsageError(
-                    f"'{folder}' holds '{name}', foreign or changed. Move it away."
+                    f"'{folder}' holds '{name}', which the last export did not write "
+                    "or which was changed since. Move it away."
                 )
 
 

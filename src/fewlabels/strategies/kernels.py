@@ -187,7 +187,7 @@ def own_kernel(choice: KernelChoice, outputs: Outputs, pool: Pool) -> Kernel:
         kernel = kernel(outputs, pool)
     if not _is_kernel(kernel):
         raise UsageError(
-            f"{choice!r} made a {type(kernel).__name__}; it needs block and diagonal."
+            f"{choice!r} gave a {type(kernel).__name__}; it lacks block or diagonal."
         )
     if kernel.num_items != len(pool):
         raise UsageError(

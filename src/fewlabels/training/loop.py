@@ -122,7 +122,8 @@ class Schedule(Settings):
         check_name(self.network)
         if self.minibatch_size % self.devices:
             raise UsageError(
-                f"minibatch_size {self.minibatch_size}: no multiple of {self.devices}."
+                f"minibatch_size {self.minibatch_size} is not a multiple of "
+                f"{self.devices} devices; choose one that is."
             )
         if self.averages_from < 0:
             raise UsageError(
