@@ -72,6 +72,10 @@ class FewlabelsError(Exception):
         """Return the message; lone surrogates, which nothing can print, are escaped."""
         return super().__str__().encode("utf-8", "backslashreplace").decode()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the message and attributes; types may take arguments of their own."""
+        return type(self).__new__, (type(self), *self.args), self.__dict__
+
 
 class UsageError(FewlabelsError, ValueError):
     """The call itself cannot be right, whatever the data."""
@@ -83,16 +87,11 @@ class UnknownNameError(UsageError):
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         """Name the nearest choice and all choices."""
         choices = sorted(known)
-        self._arguments = (kind, name, choices)
         near = get_close_matches(name.lower(), choices, n=1, cutoff=0.5)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         super().__init__(
             f"There is no {kind} called '{name}'.{hint} Known: {', '.join(choices)}."
         )
-
-    def __reduce__(self) -> tuple[type, tuple[str, str, list[str]]]:
-        """Pickle the arguments, since the message alone cannot rebuild the error."""
-        return type(self), self._arguments
 
 
 class BudgetError(UsageError):
@@ -156,10 +155,6 @@ class AnswersError(DataError):
             "Correct them and try again, or take the good rows alone."
         )
 
-    def __reduce__(self) -> tuple[type, tuple[Path, tuple[Fault, ...]]]:
-        """Pickle the arguments, since the message alone cannot rebuild the error."""
-        return type(self), (self.path, self.faults)
-
 
 class RunError(FewlabelsError):
     """The folder of a run is not usable."""
@@ -221,10 +216,6 @@ class UntrustedStoreError(ProjectError):
             f"would be sent there. To confirm it: fewlabels trust "
             f"{shlex.quote(str(folder))}, or Project.open(folder, trust_store=True)."
         )
-
-    def __reduce__(self) -> tuple[type, tuple[Path, str]]:
-        """Pickle the arguments, since the message alone cannot rebuild the error."""
-        return type(self), (self.folder, self.address)
 
 
 class StrategyError(FewlabelsError):
@@ -363,15 +354,6 @@ def check_range(
     raise UsageError(f"{name} is {value}; it must be {' and '.join(words)}.")
 
 
-def check_lengths(
-    what: str, error: type[FewlabelsError] = ShapeError, **lengths: int
-) -> None:
-    """Raise unless all parts of something, such as images and labels, are as many."""
-    if len(set(lengths.values())) > 1:
-        parts = ", ".join(f"{length} {name}" for name, length in lengths.items())
-        raise error(f"{what} has {parts}; give as many of each.")
-
-
 def check_distinct(
     kind: str, names: Sequence[str], error: type[FewlabelsError] = UsageError
 ) -> None:
@@ -392,10 +374,16 @@ def check_finite_rows(
         )
 
 
-def check_count(name: str, length: int, wanted: int, of: str) -> None:
-    """Raise :class:`ShapeError` unless there is one entry for each ``of`` something."""
+def check_count(
+    name: str,
+    length: int,
+    wanted: int,
+    of: str,
+    error: type[FewlabelsError] = ShapeError,
+) -> None:
+    """Raise unless there is one entry for each ``of`` something."""
     if length != wanted:
-        raise ShapeError(f"{name} has {length} entries; give {wanted}, one per {of}.")
+        raise error(f"{name} has {length} entries; give {wanted}, one per {of}.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,17 +91,12 @@ def wrap_os_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            message = (
-                f"The disk is full: '{path}' could not be written. Everything written "
-                "before is safe; free some space and run the same command again."
-            )
-        else:
-            message = (
-                f"'{path}' could not be written: {error.strerror or error}. Everything "
-                "written before is safe; choose another folder or repair this one."
-            )
-        raise StorageError(message) from error
+        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        reason = "The disk is full" if is_full else error.strerror or error
+        raise StorageError(
+            f"{reason}: '{path}' could not be written. Everything written before is "
+            "safe; free some space or choose another folder, and run it again."
+        ) from error
 
 
 @contextmanager
@@ -223,13 +218,10 @@ def check_empty_folder(folder: Path, kind: str, *known: str) -> None:
     """
     if folder.exists() and not folder.is_dir():
         raise ForeignFolderError(f"'{folder}' is a file; a {kind} needs a folder.")
-    entries = unknown_entries(folder, *known)
-    if entries:
-        shown = ", ".join(f"'{name}'" for name in entries[:3])
-        more = f" and {len(entries) - 3} more" if len(entries) > 3 else ""
+    if entries := unknown_entries(folder, *known):
         raise ForeignFolderError(
-            f"'{folder}' does not contain a {kind} (it contains {shown}{more}). Choose "
-            "an empty or new folder."
+            f"'{folder}' does not contain a {kind} (it contains '{entries[0]}'). "
+            "Choose an empty or new folder."
         )
 
 

@@ -77,24 +77,22 @@ def resolve(
     given: object = options  # of callers without a type checker
     if not isinstance(given, Mapping) or not all(isinstance(o, str) for o in given):
         raise UsageError(f"The options of the {kind} are {given!r}; give a dictionary.")
-    maker: Any = choice
+    result: Any = choice
     if isinstance(choice, str):
         if choice not in known and ":" not in choice:
             raise UnknownNameError(kind, choice, known)
-        maker = known[choice] if choice in known else import_object(kind, choice)
-    if isinstance(choice, str) and callable(maker):
-        result = _build(choice, maker, options)
+        result = known[choice] if choice in known else import_object(kind, choice)
+    if isinstance(choice, str) and callable(result):
+        result = _build(choice, result, options)
     elif options:
         raise UsageError(
             f"The {kind} is an object already; it takes no options {sorted(options)}."
         )
-    else:
-        result = maker
-    if method is not None and isinstance(result, type):
+    if method is None:
+        return result
+    if isinstance(result, type):
         raise UsageError(f"{choice!r} is a class; give {result.__name__}(...) instead.")
-    if method is not None and not callable(
-        getattr(result, method.partition("(")[0], None)
-    ):
+    if not callable(getattr(result, method.partition("(")[0], None)):
         raise UsageError(f"{choice!r} is not a {kind}: it has no method {method}.")
     return result
 
@@ -194,10 +192,8 @@ def import_object(kind: str, path: str) -> Any:
     try:
         module = import_module(name)
     except (Exception, SystemExit) as error:
-        reason = _described(error)
-        raise UsageError(
-            f"The {kind} '{path}' could not be imported: {reason}."
-        ) from error
+        message = f"The {kind} '{path}' could not be imported: {_described(error)}."
+        raise UsageError(message) from error
     finally:
         if is_added and "" in sys.path:
             sys.path.remove("")
@@ -233,7 +229,14 @@ def _build(name: str, maker: Any, options: Mapping[str, Any]) -> Any:
     try:
         return construct(maker, options)
     except pydantic.ValidationError as error:
-        raise UsageError(_validation_message(name, error)) from error
+        sentences = []
+        for fault in error.errors():
+            own = fault.get("ctx", {}).get("error")
+            option = ".".join(map(str, fault["loc"]))
+            seen = f"Option '{option}' of '{name}' is {fault['input']!r}"
+            is_own = isinstance(own, UsageError)
+            sentences.append(str(own) if is_own else f"{seen}: {fault['msg']}.")
+        raise UsageError(" ".join(sentences)) from error
     except FewlabelsError:
         raise
     except (Exception, SystemExit) as error:
@@ -290,21 +293,6 @@ def _check_numbers(name: str, hint: Any, value: object) -> None:
             check_number(name, value)
         elif int in kinds:
             whole_number(name, value)
-
-
-def _validation_message(name: str, error: pydantic.ValidationError) -> str:
-    """Return a sentence for each option of ``name`` that pydantic refused."""
-    sentences = []
-    for fault in error.errors():
-        own = fault.get("ctx", {}).get("error")
-        option = ".".join(map(str, fault["loc"]))
-        reason = fault["msg"][:1].lower() + fault["msg"][1:]
-        sentences.append(
-            str(own)
-            if isinstance(own, UsageError)
-            else f"Option '{option}' of '{name}' is {fault['input']!r}: {reason}."
-        )
-    return " ".join(sentences)
 
 
 class Identity(pydantic.BaseModel):

@@ -11,7 +11,7 @@ import json
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
-from typing import Any, Never, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -22,8 +22,8 @@ from fewlabels.errors import (
     LabelError,
     StrategyError,
     UsageError,
+    check_count,
     check_distinct,
-    check_lengths,
 )
 
 UNKNOWN = -1
@@ -277,7 +277,7 @@ class Split:
 
     def __post_init__(self) -> None:
         """Check that there is one label per image."""
-        check_lengths("A split", images=len(self.images), labels=len(self.labels))
+        check_count("labels", len(self.labels), len(self.images), "image")
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -311,12 +311,8 @@ class Pool:
 
     def __post_init__(self, are_distinct: bool) -> None:
         """Check that the parts belong together."""
-        check_lengths(
-            "A pool",
-            images=len(self.images),
-            ids=len(self.ids),
-            labels=len(self.labels),
-        )
+        check_count("ids", len(self.ids), len(self.images), "image")
+        check_count("labels", len(self.labels), len(self.images), "image")
         if not are_distinct:
             check_distinct("id", self.ids)
         check_labels(self.labels, len(self.classes))
@@ -427,7 +423,7 @@ class Answers:
 
     def __post_init__(self) -> None:
         """Check that there is one label per answered item."""
-        check_lengths("An answer", items=len(self.indices), labels=len(self.labels))
+        check_count("labels", len(self.labels), len(self.indices), "item")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -531,21 +527,18 @@ def check_form(query: object) -> None:
 
 def check_record(query: Query) -> None:
     """Raise unless value and record can be written as JSON."""
-
-    def refuse(name: str, seen: object, wanted: str) -> Never:
-        kind = type(seen).__name__
-        raise StrategyError(f"The strategy's {name} is of type {kind}; give {wanted}.")
-
     value: object = query.value
-    if value is not None and not isinstance(value, int | float):
-        refuse("value", value, "a number or None")
-    record: object = query.record
-    if not isinstance(record, Mapping):
-        refuse("record", record, "a dictionary")
-    for key, entry in record.items():
-        if not isinstance(key, str):
-            refuse(f"record's key {key!r}", key, "a word")
-        try:
-            json.dumps(entry)
-        except (TypeError, ValueError, RecursionError):
-            refuse(f"record['{key}']", entry, "plain numbers, words and lists")
+    record = query.record
+    if not isinstance(value, int | float | None):
+        kind = type(value).__name__
+        raise StrategyError(f"The strategy's value is a {kind}; give a number or None.")
+    try:
+        json.dumps(dict(record))
+        is_plain = all(isinstance(key, str) for key in record)
+    except (TypeError, ValueError, RecursionError):
+        is_plain = False
+    if not is_plain:
+        raise StrategyError(
+            f"The strategy's record is {record!r:.200}; give a dictionary of words "
+            "with plain numbers, words and lists."
+        )

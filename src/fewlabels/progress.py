@@ -236,14 +236,9 @@ class Mapper(Protocol):
 _executor: ContextVar[Mapper | None] = ContextVar("executor", default=None)
 
 
-@contextmanager
-def shared(executor: Mapper | None) -> Iterator[None]:
+def shared(executor: Mapper | None) -> AbstractContextManager[None]:
     """Let an executor do the parts of work inside the block; None: this thread."""
-    token = _executor.set(executor)
-    try:
-        yield
-    finally:
-        _executor.reset(token)
+    return _assigned(_executor, executor)
 
 
 def current_executor() -> Mapper | None:

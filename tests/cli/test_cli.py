@@ -158,7 +158,7 @@ def test_a_folder_called_like_markup_is_printed_as_it_is(fewlabels, tiny):
         (("run", "digits", "--settings", "no.yaml"), 2, "could not be read"),
         (("run", "digits", "--out", "foreign"), 1, "contains 'letter.txt'"),
         (("demo", "--out", "foreign"), 1, "contains 'letter.txt'"),
-        (("select", "no.npz"), 1, "no.npz is not a whole .npz file"),
+        (("select", "no.npz"), 1, "'no.npz' does not exist"),
     ],
 )
 def test_a_mistake_is_a_sentence_and_leaves_nothing(

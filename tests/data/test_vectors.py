@@ -136,7 +136,10 @@ FAULTS = {
         lambda p: np.savez(p, names=np.array([*NAMES[:3], ".\\a/1.png"]), x=ROWS),
         "'a/1.png' is there 2 times",
     ),
-    "few.npz": (lambda p: np.savez(p, names=np.array(NAMES[:3]), x=ROWS), "3 names"),
+    "few.npz": (
+        lambda p: np.savez(p, names=np.array(NAMES[:3]), x=ROWS),
+        "3 entries; give 4, one per row",
+    ),
     "two.npz": (lambda p: np.savez(p, x=ROWS, y=ROWS), r"x \(4, 3\), y \(4, 3\)"),
     "empty.npz": (
         lambda p: np.savez(p, names=np.array(["a", "", "", "b"]), x=ROWS),

@@ -49,6 +49,8 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
     try:
         with open_regular(path, ARRAY_BYTES) as file:
             yield file, os.fstat(file.fileno()).st_size
+    except FileNotFoundError as error:
+        raise DataError(f"'{path}' does not exist.") from error
     except Exception as error:  # zipfile and NumPy raise anything on damaged bytes
         reason, kind = str(error), path.suffix.lower()
         if isinstance(error, zipfile.BadZipFile) and not zipfile.is_zipfile(path):

@@ -26,9 +26,9 @@ from fewlabels.errors import (
     DataError,
     ShapeError,
     UsageError,
+    check_count,
     check_distinct,
     check_finite_rows,
-    check_lengths,
 )
 from fewlabels.pool import ArrayImages, Images, Pool, Rows, take_rows
 
@@ -64,7 +64,7 @@ class Vectors:
         names, num_rows = vectors.names, len(vectors.rows)
         if names is None:
             return vectors
-        check_lengths(f"'{path}'", DataError, rows=num_rows, names=len(names))
+        check_count(f"names in '{path}'", len(names), num_rows, "row", DataError)
         wrong = [n for n, name in enumerate(names) if not 0 < len(name) < _LONGEST_NAME]
         if wrong:
             seen = f"{len(wrong)} of {len(names)} rows in '{path}'"

@@ -83,7 +83,7 @@ class TensorBoard(_Tasks):
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise UsageError(
-                f"No TensorBoard ({error}): pip install 'fewlabels[tensorboard]'."
+                f"TensorBoard is absent ({error}): pip install 'fewlabels[tensorboard]'"
             ) from error
         self.folder, self._new_writer = folder, SummaryWriter
         self._writer: Any = None

@@ -549,7 +549,8 @@ def _check_same_data(folder: RunFolder, now: Mapping[str, Any]) -> None:
     before = folder.description()["data"]
     if before["classes"] != now["classes"]:
         raise DataError(
-            f"The classes were {before['classes']}; the data now have {now['classes']}."
+            f"The run in '{folder.path}' began with the classes {before['classes']}; "
+            f"the data now have {now['classes']}. Restore them, or give another folder."
         )
     if not are_same_data(before, now):
         has_other_rows = before.get(_ROWS_HASH) != now.get(_ROWS_HASH)

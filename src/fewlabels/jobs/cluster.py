@@ -80,7 +80,7 @@ def connected(address: str | None) -> Iterator[Any]:
                 except (OSError, ValueError, RuntimeError) as error:
                     raise UsageError(
                         f"There is no Ray at '{address}': {_message(error)}. Give what "
-                        "'ray start' printed, or leave the address out."
+                        "'ray start' printed; set RAY_AUTH_MODE=token if it has one."
                     ) from error
         try:
             yield ray
@@ -136,7 +136,7 @@ class RayExecutor(Settings):
                 seen = [f"{n.get('CPU', 0):g} and {n.get('GPU', 0):g}" for n in sizes]
                 raise UsageError(
                     f"A worker needs {self.cpus:g} cores and {self.gpus:g} GPUs, and "
-                    f"the machines of the Ray cluster have {', '.join(seen)}."
+                    f"the machines of the cluster have {', '.join(seen)}; ask for less."
                 )
             check_shared(ray, nodes, folder)
             kind = ray.remote(
@@ -277,8 +277,8 @@ def check_shared(ray: Any, nodes: Sequence[Node], folder: Path) -> None:
         file.unlink(missing_ok=True)
     if blind:
         raise UsageError(
-            f"'{folder}' must be shared by all machines of the Ray cluster, and is not "
-            f"seen by: {'; '.join(blind)}."
+            f"'{folder}' is not seen by {'; '.join(blind)}. Give a folder on a disk "
+            "shared by all machines of the Ray cluster; each needs fewlabels, too."
         )
 
 

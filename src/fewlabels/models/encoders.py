@@ -179,7 +179,8 @@ def download(encoder: str) -> None:
         except (huggingface_hub.errors.HfHubHTTPError, OSError, ValueError) as error:
             reason = " ".join(str(error).split()).rstrip(".")
             raise DownloadError(
-                f"The model '{place}' could not be downloaded: {reason}."
+                f"The model '{place}' could not be downloaded: {reason}. Check its "
+                "name and the connection, or copy it and name it local-dir:PATH."
             ) from error
         find(encoder)
 

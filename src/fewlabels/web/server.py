@@ -157,7 +157,7 @@ def serve(
         if creation is None:
             project = stack.enter_context(Project.open(folder, allow_code=allow_code))
             if project.settings.images is None:
-                raise UsageError("The project has no images; use ask and tell.")
+                raise UsageError("The project has rows, no images; use ask and tell.")
         else:
             stack.enter_context(_new_folder(folder))
         keys = Keys.of(folder, token)
@@ -258,7 +258,7 @@ def _listening(host: str, port: int | None, folder: Path) -> socket.socket:
             return socket.create_server((host, number), family=family)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
-    raise UsageError(f"Cannot listen at {host}:{ports[0]}: {reason}.")
+    raise UsageError(f"Cannot listen at {host}:{ports[0]}: {reason}; try another port.")
 
 
 def _address(host: str, listener: socket.socket, token: str) -> str:

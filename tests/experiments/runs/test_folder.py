@@ -281,7 +281,7 @@ def test_other_classes_are_refused(run, digits):
     ):
         list(execute(toy.settings(), run.path, fewer))
     renamed = toy.replace_classes(digits, "ABCDEFGHIJ")
-    with pytest.raises(DataError, match=r"classes were \['0', .* 'J'\]"):
+    with pytest.raises(DataError, match=r"classes \['0', .* 'J'\]. Restore"):
         list(execute(toy.settings(), run.path, renamed))
 
 
