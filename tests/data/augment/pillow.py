@@ -10,6 +10,7 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 
 import fewlabels
+from fewlabels.data.augment import num_draws, read_draws
 from fewlabels.rng import stream
 
 NUM_IMAGES = 60
@@ -22,6 +23,13 @@ ENHANCERS = {
     "brightness": ImageEnhance.Brightness,
     "sharpness": ImageEnhance.Sharpness,
 }
+
+
+def draw_operations(num_images, generator, settings):
+    """Return what so many images get, as :func:`strong` draws it."""
+    size = (num_images, num_draws(settings))
+    uniform = torch.rand(size, generator=generator, dtype=torch.float64)
+    return read_draws(uniform, settings)
 
 
 def operated(image, name, level, sign=1, ranges="official"):

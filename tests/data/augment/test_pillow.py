@@ -16,16 +16,19 @@ from tests.data.augment.pillow import (
     SIGNED,
     as_pillow,
     as_tensors,
+    draw_operations,
     operated,
     pictures,
 )
 
-from fewlabels.data.augment import OPERATIONS, RandAugment, preset, strong
-from fewlabels.data.augment.views import (
+from fewlabels.data.augment import (
+    OPERATIONS,
     DrawnOperations,
+    RandAugment,
     apply_draws,
-    draw_operations,
+    preset,
     shift_and_flip,
+    strong,
 )
 from fewlabels.rng import stream
 

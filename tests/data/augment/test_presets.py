@@ -16,7 +16,7 @@ from fewlabels.data.augment import (
     preset,
     preset_names,
 )
-from fewlabels.data.augment.operations import argument
+from fewlabels.data.randaugment import argument
 from fewlabels.errors import UnknownNameError
 
 

@@ -13,12 +13,12 @@ from tests.data.augment.pillow import (
     SIGNED,
     as_pillow,
     as_tensors,
+    draw_operations,
     operated,
     pictures,
 )
 
 from fewlabels.data.augment import OPERATIONS, RandAugment, preset, strong
-from fewlabels.data.augment.views import draw_operations
 from fewlabels.errors import UsageError
 from fewlabels.rng import stream
 

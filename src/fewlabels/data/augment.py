@@ -1,32 +1,173 @@
-"""Weak and strong views by their settings, and RandAugment as FixMatch uses it.
+"""Weak and strong views of images, a whole minibatch at a time.
+
+Every image gets its own draws, all from an explicit generator, and there is no loop
+over images. Images are uint8 or floats in [-1, 1], shape (n, c, h, w), and come back in
+the same type; sizes are shares of the side, so that 8x8 and 32x32 images are changed
+alike.
 
 All numbers are drawn first, in one call, a row for each image: what happens to an image
-depends on its place alone, never on the draws of others. RandAugment works on bytes. In
-each round images are sorted by their operations: six kinds of tables become one lookup,
-five kinds of motion one gathering of pixels. No step loops over images.
+depends on its place alone, never on the draws of others. RandAugment works on bytes;
+see :mod:`fewlabels.data.randaugment`.
 """
 
 import math
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from fewlabels.data.augment.settings import (
-    MID_GREY,
-    OPERATIONS,
-    RandAugment,
-    Strong,
-    StrongAugment,
-    WeakAugment,
-)
+from fewlabels.data.randaugment import OPERATIONS, Operation, Ranges, apply_round
+from fewlabels.errors import Limits, Settings, Share, UnknownNameError, UsageError
+
+MID_GREY = 127
+"""The byte just below the middle; the official code puts 0 on a scale of -1 to 1."""
 
 _NUM_WEAK, _NUM_SMOOTH, _NUM_EACH, _NUM_CUTOUT = 3, 11, 4, 3
 """Numbers drawn for an image: for a weak view (shift down, shift right, flip), a smooth
 strong view, an operation of RandAugment, and Cutout."""
 _WHITE, _BYTE_MIDDLE = 255, 127.5
 _IDENTITY = OPERATIONS.index("identity")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeakAugment(Settings):
+    """Flip and shift, as in FixMatch (Sohn et al., 2020, Sec. 2.3)."""
+
+    shift: Share = 0.125
+    """Largest shift, as a share of the side; what moves in is mirrored."""
+    flip: bool = False
+    """Mirror half of the images left to right; for photographs, not for digits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrongAugment(Settings):
+    """A random affine map, brightness, contrast and Cutout; for small grey images.
+
+    RandAugment moves whole pixels, and on 8x8 images a pixel is as wide as a stroke.
+    Here geometry is resampled once, smoothly, and every image gets some of everything.
+    """
+
+    rotation: float = 15.0
+    """Largest rotation, in degrees."""
+    shear: float = 0.15
+    """Largest shear along either axis."""
+    scale: Share = 0.1
+    """Largest relative change of size."""
+    shift: Share = 0.125
+    """Largest shift, as a share of the side; what moves in repeats the border."""
+    brightness: float = 0.1
+    """Largest change of brightness, on a range of values from -1 to 1."""
+    contrast: Share = 0.3
+    """Largest relative change of contrast, around the mean of the image."""
+    cutout: Share = 0.25
+    """Side of the grey square, as a share of the side (DeVries and Taylor, 2017)."""
+    flip: bool = False
+    """Mirror half of the images left to right; for photographs, not for digits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandAugment(Settings):
+    """A weak view, a few operations drawn for each image, and Cutout.
+
+    The strong view of FixMatch (Sohn et al., 2020, Sec. 2.3 and Table 12), after
+    RandAugment (Cubuk et al., 2020); defaults are those of the official code. Each
+    image has its own operations, strengths and signs.
+    """
+
+    operations: tuple[Operation, ...] = OPERATIONS
+    """What is drawn from; one that is named twice is drawn twice as often."""
+    num_operations: Annotated[int, Limits(at_least=0)] = 2
+    """Operations drawn for each image, one after the other, with replacement."""
+    probability: Annotated[float, Limits(at_least=0, at_most=1)] = 0.5
+    """How likely an operation that was drawn is carried out."""
+    levels: Literal["whole", "continuous"] = "whole"
+    """How strengths are drawn: ``"whole"`` for 1, 2, ... 9, ``"continuous"`` for
+    anything from 0 to 10."""
+    ranges: Ranges = "official"
+    """What a strength means: ``"official"`` as in the official code, ``"paper-table"``
+    as in Table 12; see ``docs/augmentation.md``."""
+    empty: Literal["grey", "black"] = "grey"
+    """What stands where an image was moved away. ``"black"``: black, from then on.
+    ``"grey"``: black until the end, then mid-grey; but what a later autocontrast,
+    equalize, solarize or posterize made of the black stays, as in the official code."""
+    cutout: Share = 0.5
+    """Side of the square that is covered in the end, as a share of the side."""
+    varies_cutout: bool = False
+    """Draw each square's side, from 0 to ``cutout``, and the square as USB does: its
+    top left corner never leaves the image, and it is a pixel longer than its side."""
+    cutout_fill: Annotated[
+        int | tuple[int, int, int], Limits(at_least=0, at_most=255)
+    ] = MID_GREY
+    """Color of the square, 0 to 255: one number, or red, green and blue. Images that
+    do not have three channels get the mean of the three."""
+    shift: Share = 0.125
+    """Largest shift of the weak view, as a share of the side."""
+    flip: bool = False
+    """Mirror half of the images left to right; for photographs, not for digits."""
+
+    def __post_init__(self) -> None:
+        """Check names and ranges."""
+        super().__post_init__()
+        if self.num_operations and not self.operations:
+            raise UsageError(
+                f"num_operations is {self.num_operations}; name operations to draw."
+            )
+
+
+Strong = RandAugment | StrongAugment
+"""Everything that :func:`fewlabels.data.augment.strong` takes as settings."""
+
+_PRESETS: dict[str, Strong] = {
+    # google-research/fixmatch, the variant with RandAugment, on CIFAR.
+    "official": RandAugment(flip=True),
+    # Table 12 of the paper, with continuous strengths.
+    "paper-table": RandAugment(
+        levels="continuous", ranges="paper-table", empty="black", flip=True
+    ),
+    # microsoft/Semi-supervised-learning.
+    "usb": RandAugment(
+        num_operations=3,
+        probability=1.0,
+        levels="continuous",
+        ranges="paper-table",
+        empty="black",
+        varies_cutout=True,
+        cutout_fill=(125, 123, 114),
+        flip=True,
+    ),
+    "small-grey": StrongAugment(),
+}
+
+
+def preset_names() -> tuple[str, ...]:
+    """Return the names of the presets."""
+    return tuple(_PRESETS)
+
+
+def preset(name: str) -> Strong:
+    """Return the settings of a strong view by name.
+
+    The first three are for photographs and mirror them; for images with a left and a
+    right, such as digits, take ``dataclasses.replace(preset(name), flip=False)``.
+
+    Example:
+        >>> preset("usb").num_operations
+        3
+
+    Args:
+        name: One of :func:`preset_names`.
+
+    Returns:
+        The settings.
+
+    Raises:
+        UnknownNameError: If there is no such preset.
+    """
+    if name not in _PRESETS:
+        raise UnknownNameError("preset of strong views", name, _PRESETS)
+    return _PRESETS[name]
 
 
 def weak(images: Tensor, generator: Generator, settings: WeakAugment) -> Tensor:
@@ -65,7 +206,9 @@ def strong(images: Tensor, generator: Generator, settings: Strong) -> Tensor:
         size = (_NUM_SMOOTH, len(images))
         draws = torch.rand(size, generator=generator, dtype=dtype)
         return smooth_view(images, draws, settings)
-    operations = draw_operations(len(images), generator, settings)
+    size = (len(images), num_draws(settings))
+    uniform = torch.rand(size, generator=generator, dtype=torch.float64)
+    operations = read_draws(uniform, settings)
     if is_bytes:
         return apply_draws(images, operations, settings)
     rounded = ((images.float() + 1) * _BYTE_MIDDLE).round_().clamp_(0, _WHITE)
@@ -118,15 +261,6 @@ class DrawnOperations:
     """Side of the square, as a share of the image's side, shape (n,)."""
 
 
-def draw_operations(
-    num_images: int, generator: Generator, settings: RandAugment
-) -> DrawnOperations:
-    """Return all that a minibatch of so many images draws."""
-    width = num_draws(settings)
-    uniform = torch.rand(num_images, width, generator=generator, dtype=torch.float64)
-    return read_draws(uniform, settings)
-
-
 def read_draws(uniform: Tensor, settings: RandAugment) -> DrawnOperations:
     """Return what uniform numbers, float64, shape (n, :func:`num_draws`), stand for."""
     num_images, num_rounds = len(uniform), settings.num_operations
@@ -154,8 +288,6 @@ def apply_draws(
     images: Tensor, draws: DrawnOperations, settings: RandAugment
 ) -> Tensor:
     """Return what the draws make of images, uint8, shape (n, c, h, w)."""
-    from fewlabels.data.augment.operations import apply_round
-
     weak = shift_and_flip(images, draws.weak, shift=settings.shift, flip=settings.flip)
     canvas = torch.cat([weak, torch.full_like(weak[:, :1], _WHITE)], dim=1)
     rounds = zip(draws.operations, draws.levels, draws.signs, strict=True)
@@ -234,25 +366,20 @@ def cutout_mask(
     Returns:
         bool, shape (n, 1, h, w).
     """
-    rows, columns = (
-        _band(size, centers, shares, as_usb=as_usb)
-        for size, centers in zip((height, width), draws, strict=True)
-    )
-    return (rows[:, :, None] & columns[:, None, :])[:, None]
-
-
-def _band(size: int, draws: Tensor, shares: Tensor, *, as_usb: bool) -> Tensor:
-    """Return which positions of an axis lie in a band centered at random: (n, size)."""
-    positions = torch.arange(size)
-    if as_usb:
-        lengths = shares * size
-        centers = 1 + draws * (size - 1)
-        first = (centers - lengths / 2).clamp_(min=0).floor()[:, None]
-        last = (first + lengths[:, None]).floor()
-        return (positions >= first) & (positions <= last) & (lengths > 0)[:, None]
-    sides = (shares * size).round().long()
-    first = ((draws * size).long() - sides // 2)[:, None]
-    return (positions >= first) & (positions < first + sides[:, None])
+    bands: list[Tensor] = []
+    for size, centers in zip((height, width), draws, strict=True):
+        positions = torch.arange(size)
+        if as_usb:
+            lengths = (shares * size)[:, None]
+            middle = (1 + centers * (size - 1))[:, None]
+            first = (middle - lengths / 2).clamp_(min=0).floor()
+            is_covered = (positions <= (first + lengths).floor()) & (lengths > 0)
+        else:
+            sides = (shares * size).round().long()[:, None]
+            first = (centers * size).long()[:, None] - sides // 2
+            is_covered = positions < first + sides
+        bands.append((positions >= first) & is_covered)
+    return (bands[0][:, :, None] & bands[1][:, None, :])[:, None]
 
 
 def smooth_view(images: Tensor, draws: Tensor, settings: StrongAugment) -> Tensor:

@@ -13,11 +13,33 @@ of its channels, so one channel is its own grey.
 Shapes: m images as uint8, (m, c, h, w), and one number per image, float64, (m,).
 """
 
+from typing import Literal, get_args
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewlabels.data.augment.settings import OPERATIONS, Ranges
+Operation = Literal[
+    "identity",
+    "autocontrast",
+    "equalize",
+    "rotate",
+    "solarize",
+    "color",
+    "contrast",
+    "brightness",
+    "sharpness",
+    "shear-x",
+    "translate-x",
+    "translate-y",
+    "posterize",
+    "shear-y",
+]
+"""Names of the operations that RandAugment draws from."""
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+"""The pool of the official FixMatch code, in its order."""
+Ranges = Literal["official", "paper-table"]
+"""What a strength means: as in the official code, or as in the paper's Table 12."""
 
 _MAP_ENTRIES = {
     "shear-x": (0, 1),
