@@ -116,7 +116,7 @@ def test_nothing_usable_is_an_error(tmp_path):
     with pytest.raises(DataError, match="There is no image in"):
         loaded(tmp_path)
     (tmp_path / "a.png").touch()
-    with pytest.raises(DataError, match=r"1 cannot be used.*a\.png \(empty"):
+    with pytest.raises(DataError, match=r"1 cannot be used: a\.png \(empty"):
         loaded(tmp_path)
 
 
@@ -233,9 +233,8 @@ def test_identical_images_cannot_be_split(tmp_path):
         (tmp_path / name).mkdir()
         for number in range(20):
             (tmp_path / name / f"{number}.png").write_bytes(content)
-    with pytest.raises(DataError, match="identical images stay on one side") as caught:
+    with pytest.raises(DataError, match="equal images stay together") as caught:
         loaded(tmp_path)
-    assert "distinct images here: 1" in str(caught.value)
     assert "set test_share to 0" in str(caught.value)
     assert len(loaded(tmp_path, test_share=0)) == 40
 

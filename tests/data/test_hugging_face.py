@@ -72,9 +72,9 @@ def test_other_sources_are_none(place):
     assert HubData.of(str(place / "one")) is None
     with pytest.raises(UsageError, match="There is no folder"):
         HubData.of(f"hf-dataset:{place}/nothing")
-    with pytest.raises(DataError, match="there are the splits test, train"):
+    with pytest.raises(DataError, match="its splits: test, train"):
         HubData.of(f"hf-dataset:{place}/dict@valid").unpack()
-    with pytest.raises(DataError, match="files of 'a/b'"):
+    with pytest.raises(DataError, match="the split 'a/b'"):
         HubData.of(f"hf-dataset:{place}/dict@a/b").unpack()
     (place / "empty").mkdir()
     with pytest.raises(DataError, match="no Arrow or Parquet files"):
@@ -116,7 +116,7 @@ def test_what_cannot_be_used_is_said_and_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="None of 1 rows in"):
         none.unpack()
     parquet.write_table(pa.table({"text": ["a"]}), tmp_path / "none/x.parquet")
-    with pytest.raises(DataError, match=r"No column .* holds images; there are text"):
+    with pytest.raises(DataError, match=r"No column .* holds images: text"):
         none.unpack()
     for name in ("x.parquet", "x.arrow"):
         shutil.rmtree(tmp_path / "none")

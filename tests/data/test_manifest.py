@@ -9,12 +9,7 @@ from pyarrow import parquet
 from tests.data.pictures import save
 
 from fewlabels.data.manifest import manifest_pool
-from fewlabels.errors import (
-    DataError,
-    FewlabelsWarning,
-    LabelError,
-    UnreadableFilesWarning,
-)
+from fewlabels.errors import DataError, LabelError, UnreadableFilesWarning
 
 ROWS = [
     {"file_name": "a.png", "label": "dog", "split": "train"},
@@ -86,29 +81,6 @@ def test_capital_letters_in_columns_do_not_matter(folder, kind):
     assert pool.classes == ("x",)
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-@pytest.mark.parametrize(
-    ("column", "word"),
-    [
-        ("labels", "label"),
-        ("lable", "label"),
-        ("Label_ID", "label"),
-        ("spilt", "split"),
-    ],
-)
-def test_a_misspelt_column_is_pointed_out(folder, kind, column, word):
-    rows = [{"file_name": "a.png", column: "train"}]
-    message = f"a column '{column.lower()}' and none called '{word}'"
-    with pytest.warns(FewlabelsWarning, match=message):
-        pool = loaded(written(folder / f"table.{kind}", rows))
-    assert pool.classes == ()
-
-
-def test_a_label_nobody_asks_for_is_not_missed(folder):
-    rows = [{"file_name": "a.png", "labels": "x"}]
-    assert len(loaded(written(folder / "table.csv", rows), use_labels=False)) == 1
-
-
 def test_a_parquet_table_without_files_names_its_columns(folder):
     path = written(folder / "table.parquet", [{"name": "a.png"}])
     with pytest.raises(DataError, match="has the columns name; it needs one of"):
@@ -144,11 +116,14 @@ def one(**cells):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (one(file_name="../a.png"), r"Row 1 of .* names '\.\./a\.png'.*not below"),
-        (one(file_name="/etc/a.png"), "not below the manifest's folder"),
-        (one(file_name="sub\\..\\..\\a.png"), "not below"),
-        (one(file_name="C:\\a.png"), "not below"),
-        (one(file_name=""), "names no file; fill in file_name"),
+        (
+            one(file_name="../a.png"),
+            r"Row 1 of .* names '\.\./a\.png', not a file below",
+        ),
+        (one(file_name="/etc/a.png"), "not a file below its folder"),
+        (one(file_name="sub\\..\\..\\a.png"), "not a file below"),
+        (one(file_name="C:\\a.png"), "not a file below"),
+        (one(file_name=""), "names '', not a file below"),
         (one(split="holdout"), "split 'holdout'; write one of train, test"),
         (one() * 2, r"Row 2 of .* names a\.png a second time"),
         ([{"name": "a.png"}], "has the columns name; it needs one of file_name"),
@@ -172,9 +147,12 @@ def test_wrong_rows_are_named(folder, rows, message):
         ("t.jsonl", b"\n\n", r"t\.jsonl has no rows"),
         ("t.jsonl", b"[" * 100_000, "cannot be read"),
         ("t.jsonl", b'{"file_name": "a.png", "label": true}', "Row 1.*True as label"),
-        ("t.jsonl", b'{"file_name": "a.png", "label": "\\ud800"}', "not valid text"),
-        ("t.csv", b"file_name;label\na.png;cat\n", "by commas, not ';'"),
-        ("t.csv", b"file_name\tlabel\na.png\tcat\n", "by commas, not '.*t'"),
+        (
+            "t.jsonl",
+            b'{"file_name": "a.png", "label": "\\ud800"}',
+            "as label; write text",
+        ),
+        ("t.csv", b"file_name;label\na.png;cat\n", "separated by commas"),
         (
             "t.jsonl",
             b'{"file_name": "a.png", "label": ' + b"[" * 800 + b"]" * 800 + b"}",
@@ -182,11 +160,11 @@ def test_wrong_rows_are_named(folder, rows, message):
         ),
         ("t.csv", b"file_name,label,Label\na.png,x,y\n", "two differ in case"),
         ("t.csv", b"file_name," + b"," * 2**20, "a line has 1,048,586 characters"),
-        ("t.jsonl", b"[" + b"[]," * 2**20, "characters; at most 1,048,576"),
+        ("t.jsonl", b"[" + b"[]," * 2**20, "characters; at most 1,048,576 are read"),
         (
             "t.csv",
             b"file_name\n/" + b"a" * 9999,
-            "names '/a{199}…', not below",
+            r"names '/a+\.\.\.a+', not a file below",
         ),
     ],
 )

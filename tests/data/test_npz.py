@@ -7,7 +7,7 @@ import torch
 from tests.data.pictures import pixels
 
 from fewlabels.data.arrays import pool_from_arrays
-from fewlabels.data.npz import read_npz
+from fewlabels.data.untrusted import read_npz
 from fewlabels.errors import DataError, FewlabelsError, LabelError
 
 IMAGES = np.stack([pixels(number) for number in range(4)])
@@ -47,7 +47,7 @@ def test_missing_arrays_are_named(tmp_path):
 
 def test_pickled_arrays_are_refused(tmp_path):
     np.savez(tmp_path / "evil.npz", x_train=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(DataError, match="it holds Python objects") as caught:
+    with pytest.raises(DataError, match="not a whole array without objects") as caught:
         npz_pool(tmp_path / "evil.npz", "evil")
     assert "allow_pickle" not in str(caught.value)
 
@@ -62,7 +62,9 @@ def test_absurd_class_numbers_are_refused(tmp_path):
 def test_damaged_files_are_refused(tmp_path, content):
     path = tmp_path / "bad.npz"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r"not a whole \.npz file") as caught:
+    with pytest.raises(
+        DataError, match=r"cannot be read: .* Save plain arrays"
+    ) as caught:
         npz_pool(path, "bad")
     assert "allow_pickle" not in str(caught.value)
 
@@ -93,7 +95,7 @@ def test_an_unknown_compression_is_refused(tmp_path):
 def test_a_single_array_is_refused(tmp_path):
     with (tmp_path / "one.npz").open("wb") as file:
         np.save(file, IMAGES)
-    with pytest.raises(DataError, match="it is not an archive"):
+    with pytest.raises(DataError, match="File is not a zip file"):
         npz_pool(tmp_path / "one.npz", "one")
 
 
@@ -154,14 +156,14 @@ def test_a_header_that_announces_more_than_there_is_is_refused(tmp_path, kind, s
     path = tmp_path / "odd.npz"
     with zipfile.ZipFile(path, "w") as archive, archive.open("x.npy", "w") as file:
         announce(file, kind, shape)
-    with pytest.raises(DataError, match=r"not a whole \.npz file"):
+    with pytest.raises(DataError, match=r"cannot be read: .* Save plain arrays"):
         read_npz(path)
 
 
 def test_what_is_no_array_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "odd.npz", "w") as archive:
         archive.writestr("x_train", b"some text")
-    with pytest.raises(DataError, match=r"not a whole \.npz file"):
+    with pytest.raises(DataError, match=r"cannot be read: .* Save plain arrays"):
         npz_pool(tmp_path / "odd.npz", "odd")
 
 
@@ -170,5 +172,5 @@ def test_a_long_header_is_not_parsed(tmp_path):
     with zipfile.ZipFile(path, "w") as archive:
         size = len(header).to_bytes(2, "little")
         archive.writestr("x_train.npy", b"\x93NUMPY\x01\x00" + size + header)
-    with pytest.raises(DataError, match="the header of an array is too long"):
+    with pytest.raises(DataError, match="not a whole array"):
         read_npz(path)

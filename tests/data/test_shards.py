@@ -116,7 +116,7 @@ NAMES = pa.array(["a", "b"])
             table(id=NAMES, embedding=pa.array([[1.0, 2.0], [1.0]])),
             "row 2 has 1 numbers, not 2",
         ),
-        (table(id=NAMES, embedding=pa.array([[1.0], None])), "row 2 has no list"),
+        (table(id=NAMES, embedding=pa.array([[1.0], None])), "row 2 has 0 numbers"),
         (table(id=NAMES, embedding=lists(ROWS[:2, :3])), "have 6 numbers in .* 3"),
     ],
 )

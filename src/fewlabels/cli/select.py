@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from fewlabels.cli import options
 from fewlabels.cli.terminal import Terminal, print_json, print_line
-from fewlabels.data.npz import read_npz
 from fewlabels.data.shards import Shards
+from fewlabels.data.untrusted import read_npz
 from fewlabels.errors import DataError, UsageError, check_range
 from fewlabels.names import DEFAULT_STRATEGY, check_known
 from fewlabels.progress import Mapper

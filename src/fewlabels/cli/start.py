@@ -17,7 +17,7 @@ from fewlabels.cli import options
 from fewlabels.cli.terminal import Terminal, command_line
 from fewlabels.data.folder import check_images, folder_labels, image_names
 from fewlabels.data.hugging_face import HubData
-from fewlabels.data.text import natural_key
+from fewlabels.data.untrusted import natural_key
 from fewlabels.errors import UnknownNameError, UsageError, count
 from fewlabels.names import check_installed, import_paths
 from fewlabels.projects import Project

@@ -89,7 +89,7 @@ def array_pool(
     Returns:
         The pool.
     """
-    from fewlabels.data.text import is_utf8
+    from fewlabels.data.untrusted import is_utf8
 
     items = item_tensor(images)
     if classes is None:
@@ -194,7 +194,7 @@ def infer_classes(*labels: Labels | None) -> tuple[str, ...]:
     if not arrays:
         return ()
     if any(array.dtype.kind == "U" for array in arrays):
-        from fewlabels.data.text import natural_key
+        from fewlabels.data.untrusted import natural_key
 
         words = {str(word) for array in arrays for word in array.tolist()}
         return tuple(sorted(words, key=natural_key))

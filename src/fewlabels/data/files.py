@@ -1,6 +1,7 @@
 """Pools of image files: checked by several threads, decoded when they are read."""
 
 import os
+import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,8 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewlabels.data.decode import ImageFile, decode, inspect
-from fewlabels.data.text import MEASURED, TRAIN, left_out, natural_key, warn_of
-from fewlabels.errors import DataError, LabelError, UnreadableFile
+from fewlabels.data.untrusted import MEASURED, TRAIN, left_out, natural_key
+from fewlabels.errors import (
+    DataError,
+    LabelError,
+    UnreadableFile,
+    UnreadableFilesWarning,
+)
 from fewlabels.pool import UNKNOWN, Pool, Split
 from fewlabels.progress import track
 
@@ -25,7 +31,6 @@ DEFAULT_SIZE = 32
 
 _MEMORY = 2**29
 _NUM_THREADS = min(8, 2 + (os.cpu_count() or 1))
-_FEW = 8
 _HASH_RANGE = 16**16
 
 
@@ -48,13 +53,11 @@ class FileImages:
 
     def read(self, indices: Tensor) -> Tensor:
         """Return the images at ``indices`` as a new uint8 tensor (n, *shape)."""
-        wanted = indices.tolist()
-        if not wanted:
+        if not len(indices):
             return torch.empty((0, *self.shape), dtype=torch.uint8)
-        if len(wanted) <= _FEW:
-            return torch.from_numpy(np.stack(list(map(self._image, wanted))))
         with ThreadPoolExecutor(_NUM_THREADS) as threads:
-            return torch.from_numpy(np.stack(list(threads.map(self._image, wanted))))
+            images = list(threads.map(self._image, indices.tolist()))
+        return torch.from_numpy(np.stack(images))
 
     def digests(self, indices: Tensor) -> Sequence[str]:
         """Return the hash of the file of each item at ``indices``."""
@@ -142,12 +145,10 @@ def file_pool(
     files, unreadable = check_files((entry.name, entry.path) for entry in listed)
     unreadable = sorted([*left_out, *unreadable])
     if not files:
-        seen = "".join(
-            f"; {len(unreadable)} cannot be used, such as {file}"
-            for file in unreadable[:1]
-        )
-        raise DataError(f"There is no image in {folder}{seen}. Give another folder.")
-    warn_of(folder, unreadable)
+        seen = [f"{len(unreadable)} cannot be used: {file}." for file in unreadable[:1]]
+        raise DataError(" ".join([f"There is no image in {folder}.", *seen]))
+    if unreadable:
+        warnings.warn(UnreadableFilesWarning(folder, unreadable), stacklevel=2)
     by_name = {entry.name: entry for entry in listed}
     entries = [by_name[file.name] for file in files]
     # Classes whose files are all unreadable count, too.
@@ -155,29 +156,40 @@ def file_pool(
     classes = tuple(sorted(labels, key=natural_key))
     number_of: dict[str | None, int] = {name: i for i, name in enumerate(classes)}
     numbers = torch.tensor([number_of.get(entry.label, UNKNOWN) for entry in entries])
-    is_test = torch.tensor(_are_tested(files, entries, test_share))
+    has_labels = any(entry.label is not None for entry in entries)
+    present = {entry.split for entry in entries if has_labels}
+    measured = next((name for name in MEASURED if name in present), None)
+    is_test = torch.tensor(
+        [
+            entry.split == measured
+            if measured
+            else entry.label is not None and is_held_out(file.digest, test_share)
+            for file, entry in zip(files, entries, strict=True)
+        ]
+    )
+    bare = [
+        e.name
+        for e, is_in in zip(entries, is_test, strict=True)
+        if is_in and e.label is None
+    ]
+    if bare:
+        raise LabelError(
+            f"{len(bare)} images of '{measured}' have no label, such as {bare[0]}."
+        )
+    if is_test.all():
+        raise DataError(
+            f"All {len(files)} images in {folder} are in the test split, where equal "
+            f"images stay together. Put some into '{TRAIN}', or set test_share to 0."
+        )
     shape = common_shape(files, size)
-    kept, measured = (
+    kept, tested = (
         tuple(files[place] for place in mask.nonzero().flatten().tolist())
         for mask in (~is_test, is_test)
     )
-    if not kept:
-        split = entries[0].split
-        reason = f"all are in '{split}'"
-        if split not in MEASURED:
-            num_distinct = len({file.digest for file in files})
-            reason = (
-                "where no split is given the content decides, so that identical images "
-                f"stay on one side; distinct images here: {num_distinct}"
-            )
-        raise DataError(
-            f"All {len(files)} images in {folder} are in the test split: {reason}. Put "
-            f"some into a folder '{TRAIN}', or set test_share to 0."
-        )
     test = None
-    if measured:
-        ids = tuple(file.item_id for file in measured)
-        test = Split(FileImages(measured, shape), numbers[is_test], ids)
+    if tested:
+        ids = tuple(file.item_id for file in tested)
+        test = Split(FileImages(tested, shape), numbers[is_test], ids)
     return Pool.build(
         FileImages(kept, shape),
         numbers[~is_test],
@@ -194,24 +206,3 @@ def is_held_out(digest: str, test_share: float) -> bool:
     always on the same side.
     """
     return int(digest, 16) < test_share * _HASH_RANGE
-
-
-def _are_tested(
-    files: Sequence[ImageFile], entries: Sequence[Listed], test_share: float
-) -> list[bool]:
-    """Say for each item whether it is measured on."""
-    if all(entry.label is None for entry in entries):
-        return [False] * len(entries)
-    present = {entry.split for entry in entries}
-    measured = next((name for name in MEASURED if name in present), None)
-    if measured is None:
-        return [
-            entry.label is not None and is_held_out(file.digest, test_share)
-            for file, entry in zip(files, entries, strict=True)
-        ]
-    bare = [e.name for e in entries if e.split == measured and e.label is None]
-    if bare:
-        raise LabelError(
-            f"{len(bare)} images of '{measured}' have no label, such as {bare[0]}."
-        )
-    return [entry.split == measured for entry in entries]

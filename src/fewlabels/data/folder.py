@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fewlabels.data.text import MEASURED, TRAIN, is_utf8, left_out, natural_key
+from fewlabels.data.untrusted import MEASURED, TRAIN, is_utf8, left_out, natural_key
 from fewlabels.errors import DataError, FewlabelsWarning, UnreadableFile
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def folder_pool(
     if len(set(labels)) == 1 and labels[0] is not None:
         warnings.warn(
             f"All {len(names)} images in {folder} are in the one folder '{labels[0]}', "
-            "so they have no label. If it is a class, put the other classes next to "
-            "it.",
+            "so they have no label. Put the folders of other classes next to it.",
             FewlabelsWarning,
             stacklevel=2,
         )
@@ -95,55 +94,37 @@ def image_names(folder: Path) -> tuple[list[str], list[UnreadableFile]]:
     for top, folders, files in os.walk(folder, onerror=closed.append):
         below = Path(top).relative_to(folder).as_posix()
         here = "" if below == "." else f"{below}/"
-        visible = [name for name in folders if not _is_ignored(name)]
-        faults = {name: _folder_fault(Path(top) / name) for name in visible}
-        folders[:] = [name for name in visible if not faults[name]]
-        faults |= {name: _file_fault(name) for name in files}
-        names += [here + name for name in files if is_image(name) and not faults[name]]
-        unreadable += [
-            left_out(here + name, why) for name, why in faults.items() if why
-        ]
+        faults = {}
+        for name in list(folders):
+            if _is_ignored(name):
+                folders.remove(name)
+            elif (Path(top) / name).is_symlink():
+                faults[name] = "a link to a folder; such links are not followed"
+            elif is_image(name):
+                faults[name] = "a folder, not a file"
+        images = [name for name in files if is_image(name)]
+        faults |= {
+            name: f"{_extension(name)} is not read; convert it to PNG or JPEG"
+            for name in files
+            if _extension(name) in UNSUPPORTED and not _is_ignored(name)
+        }
+        faults |= {name: _NO_TEXT for name in (*folders, *images) if not is_utf8(name)}
+        folders[:] = [name for name in folders if name not in faults]
+        names += [here + name for name in images if name not in faults]
+        unreadable += [left_out(here + name, why) for name, why in faults.items()]
     for error in closed:
-        reason = f"folder cannot be read: {error.strerror}"
-        unreadable.append(left_out(_below(folder, error), reason))
+        where, reason = Path(error.filename), f"cannot be read: {error.strerror}"
+        if where == folder:
+            raise DataError(f"{folder} {reason}.") from error
+        name = where.relative_to(folder).as_posix()
+        unreadable.append(left_out(name, f"folder {reason}"))
     return sorted(names, key=natural_key), unreadable
 
 
 def check_images(folder: Path) -> None:
     """Raise unless a folder can be read and holds a file that is taken for an image."""
-    closed: list[OSError] = []
-    for _, folders, files in os.walk(folder, onerror=closed.append):
-        folders[:] = [name for name in folders if not _is_ignored(name)]
-        if any(map(is_image, files)):
-            return
-    for error in closed:
-        _below(folder, error)
-    raise DataError(f"There is no image in '{folder}'. Give a folder of PNGs or JPEGs.")
-
-
-def _below(folder: Path, error: OSError) -> str:
-    """Return which folder could not be listed; raise if it is the folder itself."""
-    where = Path(error.filename)
-    if where == folder:
-        raise DataError(f"{folder} cannot be read: {error.strerror}.") from error
-    return where.relative_to(folder).as_posix()
-
-
-def _folder_fault(path: Path) -> str:
-    """Return why a folder is not searched; nothing if it is."""
-    if path.is_symlink():
-        return "a link to a folder; such links are not followed"
-    if not is_utf8(path.name):
-        return _NO_TEXT
-    return "a folder, not a file" if is_image(path.name) else ""
-
-
-def _file_fault(name: str) -> str:
-    """Return why a file that is an image by its name cannot be read at all."""
-    extension = _extension(name)
-    if extension in UNSUPPORTED and not _is_ignored(name):
-        return f"{extension} is not read; convert it to PNG or JPEG"
-    return _NO_TEXT if is_image(name) and not is_utf8(name) else ""
+    if not image_names(folder)[0]:
+        raise DataError(f"There is no image in '{folder}'. Give a folder of images.")
 
 
 def is_image(name: str) -> bool:

@@ -8,7 +8,7 @@ run, and none of its names becomes the name of a file.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +16,8 @@ from typing import Any
 
 from fewlabels import files
 from fewlabels.data.decode import MAX_BYTES
-from fewlabels.data.parquet import holds_bytes, is_struct
-from fewlabels.data.text import natural_key
+from fewlabels.data.parquet import holds_bytes
+from fewlabels.data.untrusted import natural_key
 from fewlabels.errors import DataError, UsageError
 from fewlabels.progress import track
 
@@ -113,65 +113,64 @@ class HubData:
         """Return the files of the data set, in their order, with their splits."""
         paths = [path for path in self.folder.rglob("*") if path.suffix in _ENDINGS]
         paths.sort(key=lambda p: natural_key(p.relative_to(self.folder).as_posix()))
-        shards = [(_split_of(path, self.folder), path) for path in paths]
+        shards = []
+        for path in paths:  # save_to_disk has folders data-00000-of-00001 by split
+            match = _SHARD.fullmatch(path.stem)
+            split = match[1] if match else ""
+            if split == "data":
+                is_split = path.parent != self.folder and _PLAIN.fullmatch(
+                    path.parent.name
+                )
+                split = path.parent.name if is_split else ""
+            shards.append((split, path))
         wanted = [shard for shard in shards if self.split in {None, shard[0]}]
         if not wanted:
-            splits = sorted({split for split, _ in shards if split})
-            known = f"; there are the splits {', '.join(splits)}" if splits else ""
-            what = "of a data set" if self.split is None else f"of '{self.split}'"
+            splits = ", ".join(sorted({split for split, _ in shards if split}))
             raise DataError(
-                f"There are no Arrow or Parquet files {what} in '{self.folder}'{known}."
+                f"'{self.folder}' has no Arrow or Parquet files of a data set, or of "
+                f"the split '{self.split}'; its splits: {splits or 'none'}."
             )
         return wanted
-
-
-def _split_of(path: Path, folder: Path) -> str:
-    """Return the split that a file belongs to, by the names it was saved under."""
-    match = _SHARD.fullmatch(path.stem)
-    if match is None:
-        return ""
-    if match[1] != "data":
-        return match[1]
-    above = path.parent.name if path.parent != folder else ""
-    return above if _PLAIN.fullmatch(above) else ""
 
 
 def _contents(shards: list[tuple[str, Path]]) -> Iterator[tuple[str, bytes]]:
     """Yield split and bytes of the image in each row, empty where there are none."""
     with track("Unpacking", len(shards)) as advance:
         for split, path in shards:
-            with _opened(path) as (schema, batches):
-                column = _image_column(schema, path)
-                for batch in batches(column):
+            with _opened(path) as (schema, read):
+                features = _features(schema)
+                columns = [
+                    field.name
+                    for field in schema
+                    if holds_bytes(field.type, in_struct=True)
+                    and features.get(field.name, {}).get("_type", "Image") == "Image"
+                ]
+                if not columns:
+                    seen = ", ".join(f"{f.name} ({f.type})" for f in schema)
+                    raise DataError(f"No column of '{path}' holds images: {seen}.")
+                for batch in read(columns[0]):
+                    batch.validate(full=True)
                     for start in range(0, len(batch), _ROWS_AT_ONCE):
-                        cells = batch.slice(start, _ROWS_AT_ONCE).column(column)
+                        cells = batch.slice(start, _ROWS_AT_ONCE).column(columns[0])
                         for cell in cells.to_pylist():
                             yield split, (cell or {}).get("bytes") or b""
             advance()
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, Callable[[str], Iterator[Any]]]]:
+def _opened(path: Path) -> Iterator[tuple[Any, Callable[[str], Iterable[Any]]]]:
     """Yield the schema of a file, and a function that reads a column in batches."""
     import pyarrow as pa
     from pyarrow import parquet
-
-    def checked(stream: Any) -> Iterator[Any]:
-        for batch in stream:
-            batch.validate(full=True)
-            yield batch
 
     try:
         if path.suffix == ".parquet":
             with parquet.ParquetFile(path) as table:
                 read = table.iter_batches
-                yield (
-                    table.schema_arrow,
-                    lambda name: read(_ROWS_AT_ONCE, columns=[name]),
-                )
+                yield table.schema_arrow, lambda name: read(_ROWS_AT_ONCE, None, [name])
         else:
             with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
-                yield stream.schema, lambda _: checked(stream)
+                yield stream.schema, lambda _: stream
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"'{path}' cannot be read: {error}") from error
 
@@ -183,14 +182,3 @@ def _features(schema: Any) -> dict[str, dict[str, Any]]:
         features = files.parse_json(text)["info"]["features"].items()
         return {name: part for name, part in features if isinstance(part, dict)}
     return {}
-
-
-def _image_column(schema: Any, path: Path) -> str:
-    """Return the first column that holds the bytes of images."""
-    features = _features(schema)
-    for field in schema:
-        kind = features.get(field.name, {}).get("_type", "Image")
-        if is_struct(field.type) and holds_bytes(field.type) and kind == "Image":
-            return str(field.name)
-    columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
-    raise DataError(f"No column of '{path}' holds images; there are {columns}.")

@@ -182,7 +182,7 @@ def _load_name_or_path(
     is_name = isinstance(source, str) and source in names()
     if is_name and use_labels:
         return named_pool(str(source))
-    from fewlabels.data.text import MANIFESTS, is_utf8, printable
+    from fewlabels.data.untrusted import MANIFESTS, is_utf8, printable
 
     try:
         path = Path(source).expanduser()
@@ -201,7 +201,7 @@ def _load_name_or_path(
     if not use_labels:
         raise UsageError("labels='none' is for folders and manifests; leave it out.")
     if is_file and kind == ".npz":
-        from fewlabels.data.npz import read_npz
+        from fewlabels.data.untrusted import read_npz
 
         return pool_from_arrays(read_npz(path), path.stem, path)
     if is_file:
@@ -334,7 +334,7 @@ def standard_pool(standard: StandardSet, places: Sequence[Path]) -> Pool:
 
     It goes into the last place, which is the cache.
     """
-    from fewlabels.data.npz import read_npz
+    from fewlabels.data.untrusted import read_npz
 
     for place in places:
         npz = place / f"{standard.name}.npz"

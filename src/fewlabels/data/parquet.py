@@ -14,8 +14,12 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.data.text import FILE_COLUMNS
-from fewlabels.data.untrusted import TEXT_BYTES, check_unpacked, open_untrusted
+from fewlabels.data.untrusted import (
+    FILE_COLUMNS,
+    TEXT_BYTES,
+    check_unpacked,
+    open_untrusted,
+)
 from fewlabels.errors import DataError
 
 _ID_COLUMNS = ("id", "__key__", *FILE_COLUMNS)
@@ -76,34 +80,31 @@ def parquet_rows(
     Yields:
         A row.
     """
+    from pyarrow import compute
+
+    types = arrow().types
     with _opened(file) as table:
         schema = table.schema_arrow
     columns = chosen(schema.names)
     for field in schema:
         kind = _decoded_type(field.type)
-        is_plain = _is_text(kind) or _is_number(kind) or arrow().types.is_null(kind)
+        is_plain = _is_text(kind) or _is_number(kind) or types.is_null(kind)
         if field.name in columns and not is_plain:
-            kind = field.type
-            raise ValueError(f"'{field.name}' holds {kind}, not text or numbers")
+            raise ValueError(f"'{field.name}' holds {field.type}, not text or numbers")
     with _opened(file, columns) as table:
         _check_memory(file, table)
         for batch in table.iter_batches(_TEXTS_AT_ONCE, columns=columns):
-            decoded = [_decoded(column) for column in batch.columns]
+            decoded = []
+            for column in batch.columns:
+                is_dictionary = types.is_dictionary(column.type)
+                if is_dictionary and types.is_string(column.type.value_type):
+                    lengths = compute.binary_length(column.dictionary)
+                    longest = compute.max(lengths).as_py() or 0
+                    if longest > TEXT_BYTES:
+                        most = f"at most {TEXT_BYTES:,}"
+                        raise ValueError(f"a text has {longest:,} bytes; {most}")
+                decoded.append(column.dictionary_decode() if is_dictionary else column)
             yield from arrow().table(decoded, names=batch.schema.names).to_pylist()
-
-
-def _decoded(column: Any) -> Any:
-    """Return a column with each text in its row, if none is too long."""
-    from pyarrow import compute
-
-    types = arrow().types
-    if not types.is_dictionary(column.type):
-        return column
-    if types.is_string(column.type.value_type):
-        longest = compute.max(compute.binary_length(column.dictionary)).as_py() or 0
-        if longest > TEXT_BYTES:
-            raise ValueError(f"a text has {longest:,} bytes; at most {TEXT_BYTES:,}")
-    return column.dictionary_decode()
 
 
 def parquet_vectors(
@@ -116,8 +117,16 @@ def parquet_vectors(
     text.
     """
     with _opened(file) as table:
-        named, columns = _vector_columns(table.schema_arrow, name_columns)
-        num_rows = table.metadata.num_rows
+        schema, num_rows = table.schema_arrow, table.metadata.num_rows
+    texts = [field.name for field in schema if _is_text(_decoded_type(field.type))]
+    known = [name for name in name_columns if name in texts]
+    lists = [field.name for field in schema if _is_list(field.type)]
+    numbers = [field.name for field in schema if _is_number(field.type)]
+    columns = lists or [name for name in numbers if name not in _NO_FEATURES]
+    is_clear = len(lists) <= 1 and (known or len(texts) <= 1)
+    if not is_clear or not columns or len(set(schema.names)) < len(schema.names):
+        seen = ", ".join(f"{field.name} ({field.type})" for field in schema)
+        raise ValueError(f"it has the columns {seen or 'none'}")
     rows, done = np.empty((0, len(columns)), dtype=np.float32), 0
     for part in _vector_parts(file, columns, num_rows):
         if not done:
@@ -126,42 +135,8 @@ def parquet_vectors(
         done += len(part)
     if done != len(rows):
         raise ValueError(f"it announces {len(rows)} rows, and has {done}")
-    if named is None:
-        return rows, None
-    names: list[str] = []
-    with _opened(file, [named]) as table:
-        for batch in table.iter_batches(_TEXTS_AT_ONCE, columns=[named]):
-            names += _names(batch.column(0))
-    return rows, tuple(names)
-
-
-def _vector_columns(
-    schema: Any, name_columns: Sequence[str]
-) -> tuple[str | None, list[str]]:
-    """Return the column of names, and the column of lists or the columns of numbers."""
-    names = schema.names
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise ValueError(f"it has several columns called '{repeated[0]}'")
-    texts = [field.name for field in schema if _is_text(_decoded_type(field.type))]
-    known = [name for name in name_columns if name in texts]
-    if len(texts) > 1 and not known:
-        seen = ", ".join(texts)
-        raise ValueError(f"of its text columns {seen}, call one '{name_columns[0]}'")
-    named: str | None = (known or texts or [None])[0]
-    lists = [field for field in schema if _is_list(field.type)]
-    if len(lists) > 1:
-        together = ", ".join(field.name for field in lists)
-        raise ValueError(f"it has several columns of lists, {together}")
-    if lists and not _is_number(lists[0].type.value_type):
-        raise ValueError(f"its lists hold {lists[0].type.value_type}, not numbers")
-    numbers = [field.name for field in schema if _is_number(field.type)]
-    columns = [field.name for field in lists]
-    columns = columns or [name for name in numbers if name not in _NO_FEATURES]
-    if not columns:
-        seen = ", ".join(f"{f.name} ({f.type})" for f in schema if f.name != named)
-        raise ValueError(f"no column holds numbers; there are {seen or 'none'}")
-    return named, columns
+    named = (known or texts)[:1]
+    return rows, tuple(_names(file, named[0])) if named else None
 
 
 def _vector_parts(
@@ -176,10 +151,13 @@ def _vector_parts(
 
     with _opened(file) as table:
         _check_memory(file, table)
+        kinds = [table.schema_arrow.field(name).type for name in columns]
+        is_list = _is_list(kinds[0])
+        if not _is_number(kinds[0].value_type if is_list else kinds[0]):
+            raise ValueError(f"'{columns[0]}' holds {kinds[0]}, not lists of numbers")
         first = next(table.iter_batches(1, columns=columns), None)
         if first is None:
             return
-        is_list = _is_list(first.column(0).type)
         width = len(first.column(0).flatten()) if is_list else len(columns)
         _check_memory(file, table, num_kept * (width * _NUMBER_BYTES + _NAME_BYTES))
         done, at_once = 0, max(1, min(_CELLS_AT_ONCE, _MOST_NUMBERS // max(1, width)))
@@ -192,8 +170,8 @@ def _vector_parts(
                     lengths = lengths.to_numpy(zero_copy_only=False)
                     wrong = np.flatnonzero(lengths != width)  # of a missing list, NaN
                     if len(wrong):
-                        row, seen = done + int(wrong[0]) + 1, lists[int(wrong[0])]
-                        seen = len(seen) if seen.is_valid else "no list of"
+                        row, seen = done + wrong[0] + 1, np.nan_to_num(lengths)[wrong]
+                        seen = int(seen[0])
                         raise ValueError(f"row {row} has {seen} numbers, not {width}")
                     numbers = lists.flatten().to_numpy(zero_copy_only=False)
                     part[:] = numbers.reshape(part.shape)
@@ -205,17 +183,18 @@ def _vector_parts(
             yield part
 
 
-def _names(column: Any) -> list[str]:
-    """Return a column of names; missing ones are empty, repeated ones one object."""
-    if not arrow().types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    places = column.indices.cast(arrow().int64()).fill_null(-1).to_numpy()
-    used, which = np.unique(places[places >= 0], return_inverse=True)
-    texts = column.dictionary.take(used).to_pylist()
-    names = [""] * len(places)
-    for place, text in zip(np.flatnonzero(places >= 0), which, strict=True):
-        names[place] = texts[text] or ""
-    return names
+def _names(file: IO[bytes], column: str) -> Iterator[str]:
+    """Yield the names in a column; missing ones are empty, repeated ones one object."""
+    with _opened(file, [column]) as table:
+        for batch in table.iter_batches(_TEXTS_AT_ONCE, columns=[column]):
+            cells = batch.column(0)
+            if not arrow().types.is_dictionary(cells.type):
+                cells = cells.dictionary_encode()
+            places = cells.indices.to_pylist()
+            used = sorted({place for place in places if place is not None})
+            words = cells.dictionary.take(arrow().array(used, "int64")).to_pylist()
+            names = dict(zip(used, words, strict=True))
+            yield from (names.get(place) or "" for place in places)
 
 
 def shape_of(file: IO[bytes]) -> tuple[int, list[str]]:
@@ -226,11 +205,7 @@ def shape_of(file: IO[bytes]) -> tuple[int, list[str]]:
 
 def list_column(file: IO[bytes], column: str) -> Iterator[NDArray[np.float32]]:
     """Yield a column of equally long lists of numbers as rows (n, width), in parts."""
-    with _opened(file) as table:
-        kind = table.schema_arrow.field(column).type
-    if not _is_list(kind) or not _is_number(kind.value_type):
-        raise ValueError(f"the column '{column}' holds {kind}, not lists of numbers")
-    yield from _vector_parts(file, [column])
+    return _vector_parts(file, [column])
 
 
 def plain_column(file: IO[bytes], column: str) -> Iterator[Any]:
@@ -301,11 +276,7 @@ def image_rows(
 
 @contextmanager
 def _opened_images(path: Path) -> Iterator[tuple[Any, ImageTable | None]]:
-    advice = "Save it again as Parquet."
-    with (
-        open_untrusted(path, _MOST_BYTES, "The table", advice) as file,
-        _opened(file) as table,
-    ):
+    with open_untrusted(path, _MOST_BYTES) as file, _opened(file) as table:
         fields = list(table.schema_arrow)
         held = [field.name for field in fields if holds_bytes(field.type)]
         usual = [name for name in _IMAGE_COLUMNS if name in held]
@@ -321,17 +292,13 @@ def _opened_images(path: Path) -> Iterator[tuple[Any, ImageTable | None]]:
         yield table, images
 
 
-def is_struct(kind: Any) -> bool:
-    """Return whether a column of this type holds structs."""
-    return bool(arrow().types.is_struct(kind))
-
-
-def holds_bytes(kind: Any) -> bool:
-    """Return whether a column of this type holds bytes, or structs with bytes."""
+def holds_bytes(kind: Any, *, in_struct: bool = False) -> bool:
+    """Return whether a column of this type holds structs with bytes, or plain bytes."""
     types = arrow().types
-    if is_struct(kind):
+    if types.is_struct(kind):
         return any(field.name == "bytes" and holds_bytes(field.type) for field in kind)
-    return bool(types.is_binary(kind) or types.is_large_binary(kind))
+    is_bytes = types.is_binary(kind) or types.is_large_binary(kind)
+    return bool(is_bytes and not in_struct)
 
 
 def _is_list(kind: Any) -> bool:

@@ -32,7 +32,6 @@ from fewlabels.progress import track
 
 _BESIDE = ".fewlabels"
 _TIMEOUT = 3600  # seconds, for another process that makes the same map
-_ADVICE = "Write it again, or take it out of the folder."
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Shards:
             raise DataError(f"The folder '{folder}' holds no .parquet files.")
         columns, counts = ["id", "embedding", "logits", "label"], []
         for path in files:
-            with open_untrusted(path, ARRAY_BYTES, "The shard", _ADVICE) as file:
+            with open_untrusted(path, ARRAY_BYTES) as file:
                 count, names = shape_of(file)
             lacking = {"id", "embedding"} - set(names)
             if lacking:
@@ -210,6 +209,6 @@ class Shards:
     ) -> Iterator[tuple[Path, Any]]:
         """Yield a column of all files, or of some, a part at a time."""
         for path in self.files if files is None else files:
-            with open_untrusted(path, ARRAY_BYTES, "The shard", _ADVICE) as file:
+            with open_untrusted(path, ARRAY_BYTES) as file:
                 for part in read(file, column):
                     yield path, part

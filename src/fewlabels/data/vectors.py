@@ -7,21 +7,24 @@ with names; they stay in a file.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fewlabels.data.files import FileImages
-from fewlabels.data.npz import read_npy, read_npz
 from fewlabels.data.parquet import parquet_vectors
 from fewlabels.data.shards import Shards
-from fewlabels.data.text import FILE_COLUMNS, natural_key
-from fewlabels.data.untrusted import ARRAY_BYTES, open_untrusted
+from fewlabels.data.untrusted import (
+    ARRAY_BYTES,
+    FILE_COLUMNS,
+    natural_key,
+    open_untrusted,
+    read_npy,
+    read_npz,
+)
 from fewlabels.errors import (
     DataError,
     ShapeError,
@@ -41,6 +44,10 @@ NAME_COLUMNS = (*FILE_COLUMNS, "name", "id")
 _ROW_AXES = 2
 _USUAL = ("vectors", "rows", "features", "embeddings")
 _LONGEST_NAME = 4096
+_ADVICE = (
+    "Give one array 'vectors' (in a table: one column of lists of numbers, or one for "
+    "each number) and at most one array or column of text with names."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,15 +68,14 @@ class Vectors:
             vectors = cls(path, shards.embeddings(), tuple(shards.all_ids()))
         else:
             vectors = cls(path, *_read_file(path))
-        names, num_rows = vectors.names, len(vectors.rows)
-        if names is None:
-            return vectors
-        check_count(f"names in '{path}'", len(names), num_rows, "row", DataError)
-        wrong = [n for n, name in enumerate(names) if not 0 < len(name) < _LONGEST_NAME]
-        if wrong:
-            seen = f"{len(wrong)} of {len(names)} rows in '{path}'"
-            raise DataError(f"{seen} have no usable name, such as row {wrong[0] + 1}.")
-        check_distinct(f"row of '{path}' called", [*map(_path, names)], DataError)
+        names = vectors.names
+        if names is not None:
+            what, num_rows = f"names in '{path}'", len(vectors.rows)
+            check_count(what, len(names), num_rows, "row", DataError)
+            for number, name in enumerate(names, start=1):
+                if not 0 < len(name) < _LONGEST_NAME:
+                    raise DataError(f"Row {number} of '{path}' has no usable name.")
+            check_distinct(f"row of '{path}' called", [*map(_path, names)], DataError)
         return vectors
 
     def of(self, wanted: Sequence[str]) -> Rows:
@@ -92,19 +98,20 @@ class Vectors:
             return take_rows(self.rows, torch.tensor(order).argsort())
         paths = [_path(name) for name in self.names]
         whole = {path: place for place, path in enumerate(paths)}
-        last_parts = [PurePosixPath(path).name for path in paths]
-        by_last = {last: place for place, last in enumerate(last_parts)}
-        unique = _once(last_parts) & _once(PurePosixPath(name).name for name in wanted)
-        places: list[int | None] = []
+        by_last = {path.rpartition("/")[2]: place for place, path in enumerate(paths)}
+        counts = [
+            Counter(p.rpartition("/")[2] for p in some) for some in (paths, wanted)
+        ]
+        places: list[int] = []
         for name in wanted:
-            place, last = whole.get(name), PurePosixPath(name).name
-            if place is None and last in unique:
-                place = by_last[last]
-                short, long = sorted((paths[place], name), key=len)
-                if not f"/{long}".endswith(f"/{short}"):
-                    place = None
+            place, last = whole.get(name, -1), name.rpartition("/")[2]
+            if place < 0 and all(count[last] == 1 for count in counts):
+                short, long = sorted((paths[by_last[last]], name), key=len)
+                place = by_last[last] if f"/{long}".endswith(f"/{short}") else -1
             places.append(place)
-        missing = [n for n, place in zip(wanted, places, strict=True) if place is None]
+        missing = [
+            name for name, place in zip(wanted, places, strict=True) if place < 0
+        ]
         if missing:
             raise DataError(
                 f"{len(missing)} of {len(wanted)} items have no row in '{self.path}', "
@@ -150,54 +157,35 @@ def _path(name: str) -> str:
     return PurePosixPath(name.replace("\\", "/")).as_posix()
 
 
-def _once(names: Iterable[str]) -> set[str]:
-    """Return the names that are there once."""
-    return {name for name, count in Counter(names).items() if count == 1}
-
-
 def _read_file(path: Path) -> tuple[Rows, tuple[str, ...] | None]:
     """Return rows and names of a file."""
-    kind = path.suffix.lower()
+    kind, names = path.suffix.lower(), None
     if kind not in KINDS:
         raise UsageError(
             f"'{path}' is no folder and does not end in {', '.join(KINDS)}."
         )
     if not path.is_file():
         raise DataError(f"There is no file '{path}' with rows. Check the spelling.")
-    names: tuple[str, ...] | None = None
     if kind == ".npy":
         array = read_npy(path)
     elif kind == ".npz":
-        array, names = _read_arrays(path)
+        arrays = read_npz(path)
+        tables = [name for name, array in arrays.items() if array.ndim == _ROW_AXES]
+        known = [name for name in _USUAL if name in tables] or tables
+        texts = [n for n, a in arrays.items() if a.ndim == 1 and a.dtype.kind == "U"]
+        if len(known) != 1 or len(texts) > 1:
+            seen = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+            raise DataError(f"'{path}' holds {seen or 'nothing'}. {_ADVICE}")
+        array = arrays[known[0]]
+        names = tuple(arrays[texts[0]].tolist()) if texts else None
     else:
-        advice = (
-            f"Give it a column of lists of numbers, or one for each number, and "
-            f"'{NAME_COLUMNS[0]}'."
-        )
-        with open_untrusted(path, ARRAY_BYTES, "The table of rows", advice) as file:
+        with open_untrusted(path, ARRAY_BYTES, _ADVICE) as file:
             array, names = parquet_vectors(file, NAME_COLUMNS)
-    if array.ndim != _ROW_AXES or 0 in array.shape:
-        raise ShapeError(f"'{path}' has the shape {array.shape}; save rows of numbers.")
-    if array.dtype.kind not in "iuf":
-        raise DataError(f"The rows in '{path}' are {array.dtype}; save numbers.")
+    if array.ndim != _ROW_AXES or 0 in array.shape or array.dtype.kind not in "iuf":
+        seen = f"{array.dtype} of shape {array.shape}"
+        raise ShapeError(f"'{path}' holds {seen}; save rows of numbers.")
     with np.errstate(over="ignore"):
         rows = np.ascontiguousarray(array, dtype=np.float32)
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     check_finite_rows(f"rows in '{path}', as float32,", bad, len(rows))
     return torch.from_numpy(rows), names
-
-
-def _read_arrays(path: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
-    """Return the array of rows and the array of names of an .npz file."""
-    arrays = read_npz(path)
-    tables = {n: a for n, a in arrays.items() if a.ndim == _ROW_AXES}
-    known = [name for name in _USUAL if name in tables]
-    texts = [n for n, a in arrays.items() if a.ndim == 1 and a.dtype.kind == "U"]
-    if len(texts) > 1 or (len(tables) != 1 and len(known) != 1):
-        shapes = (f"{name} {array.shape}" for name, array in arrays.items())
-        raise DataError(
-            f"'{path}' holds {', '.join(shapes) or 'nothing'}; save rows as "
-            f"'{_USUAL[0]}', and at most one array of text with their names."
-        )
-    table = tables[known[0]] if len(known) == 1 else next(iter(tables.values()))
-    return table, tuple(arrays[texts[0]].tolist()) if texts else None

@@ -40,7 +40,7 @@ from fewlabels.data.decode import MAX_BYTES, decode_once
 from fewlabels.data.folder import image_names, is_image
 from fewlabels.data.manifest import file_names
 from fewlabels.data.parquet import find_images, image_rows
-from fewlabels.data.text import MANIFESTS, is_utf8, left_out, natural_key
+from fewlabels.data.untrusted import MANIFESTS, is_utf8, left_out, natural_key
 from fewlabels.errors import (
     DataError,
     RunInUseError,

@@ -1,6 +1,7 @@
 """The folder of a project: settings, label store, images and models."""
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -9,8 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from fewlabels import files
-from fewlabels.data.text import warn_of
-from fewlabels.errors import FewlabelsError, ProjectError, StorageError, UnreadableFile
+from fewlabels.errors import (
+    FewlabelsError,
+    ProjectError,
+    StorageError,
+    UnreadableFile,
+    UnreadableFilesWarning,
+)
 from fewlabels.names import AllowCode
 from fewlabels.projects import image_index, models
 from fewlabels.projects.image_index import Index, image_file
@@ -183,7 +189,9 @@ class ProjectFolder:
         earlier = set(known.splitlines(keepends=True))
         pairs = zip(unreadable, lines, strict=True)
         new = [file for file, line in pairs if line not in earlier]
-        warn_of(self.images_folder, new)
+        if new:
+            unusable = UnreadableFilesWarning(self.images_folder, new)
+            warnings.warn(unusable, stacklevel=2)
 
     def snapshot(self) -> Snapshot:
         """Read the label store, as of one moment."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from fewlabels.data.decode import ImageFile, inspect_with_thumbnail
 from fewlabels.data.folder import image_names
-from fewlabels.data.text import left_out
+from fewlabels.data.untrusted import left_out
 from fewlabels.errors import DataError, UnreadableFile
 from fewlabels.progress import track
 from fewlabels.projects.fingerprint import COLOR_SIDE, LAYOUT, SIDE, VERSION, unpacked

@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 
 from fewlabels.data.folder import folder_labels, image_names
-from fewlabels.data.text import printable
+from fewlabels.data.untrusted import printable
 from fewlabels.errors import AnswersError, DataError, Fault, UsageError
 from fewlabels.files import digest_of, read_regular
 from fewlabels.progress import track

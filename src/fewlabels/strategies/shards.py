@@ -79,11 +79,8 @@ def _labeled(
     labeled, classes = shards.labels()
     if table is None:
         return labeled, classes
-    damage = (OSError, ValueError, csv.Error)
     with (
-        open_untrusted(
-            table, _MOST_BYTES, "The table", "Save it as CSV.", damage=damage
-        ) as file,
+        open_untrusted(table, _MOST_BYTES, "Save it as CSV.") as file,
         TextIOWrapper(file, encoding="utf-8-sig", newline="") as text,
     ):
         rows = list(csv.DictReader(text))

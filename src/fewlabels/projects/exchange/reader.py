@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fewlabels import files
-from fewlabels.data.text import printable
+from fewlabels.data.untrusted import printable
 from fewlabels.errors import AnswersError, DataError, Fault
 from fewlabels.projects.exchange.rows import (
     NAMES,

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from fewlabels.data.text import printable
+from fewlabels.data.untrusted import printable
 from fewlabels.experiments.evaluation import AuditedAccuracy
 
 _CARD = """\

@@ -1,26 +1,10 @@
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fewlabels.data.text import left_out, natural_key, warn_of
-from fewlabels.errors import UnreadableFile, UnreadableFilesWarning
-
-
-def test_one_file_is_named_with_its_reason():
-    with pytest.warns(UnreadableFilesWarning) as caught:
-        warn_of(Path("photos"), [UnreadableFile("a.png", "empty")])
-    assert str(caught[0].message) == (
-        "1 file in photos cannot be used and was left out: a.png (empty)."
-    )
-    assert caught[0].message.folder == Path("photos")
-
-
-def test_no_file_is_no_warning(recwarn):
-    warn_of(Path("photos"), [])
-    assert not recwarn.list
+from fewlabels.data.untrusted import left_out, natural_key
 
 
 @pytest.mark.parametrize(
