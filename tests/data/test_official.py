@@ -225,7 +225,7 @@ def test_columns_may_lie_together(tmp_path):
 def test_missing_parts_are_named(tmp_path):
     write_cifar10(tmp_path)
     (tmp_path / CIFAR10.folder / "data_batch_3").unlink()
-    with pytest.raises(DataError, match="data_batch_3' cannot be read"):
+    with pytest.raises(DataError, match="data_batch_3' does not exist"):
         read_cifar_folder(tmp_path, trusted(tmp_path))
 
 
