@@ -48,7 +48,7 @@ def test_class_names_may_be_numbers():
     [
         ({"4": 9999}, DataError, r"class '4' has \d+ labeled items.*not 9999"),
         ({"ten": 1}, UnknownNameError, "no class called 'ten'"),
-        ([1, 2], UsageError, "2 numbers for 10 classes"),
+        ([1, 2], UsageError, "give 10, one per class"),
         ([0] * 10, UsageError, "one must be above zero"),
         ([-1] * 10, UsageError, "none negative"),
     ],

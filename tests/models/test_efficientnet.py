@@ -14,7 +14,7 @@ from tests.models import toy
 
 import fewlabels
 from fewlabels import rng
-from fewlabels.data.loading import places
+from fewlabels.data.official import places
 from fewlabels.errors import DataError, UsageError
 from fewlabels.models import checkpoint, encoders
 from fewlabels.models.embedding import embedded

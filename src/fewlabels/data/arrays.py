@@ -1,5 +1,6 @@
 """Arrays in memory: images (N, H, W) and (N, H, W, C), or feature vectors (N, F)."""
 
+import reprlib
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,7 +31,6 @@ Labels = ArrayLike | Tensor
 _CHANNELS = frozenset({1, 3})
 _MANY_CLASSES = 1_000
 """Up to here there may be more classes than items."""
-_MOST_NAMED = 100
 
 
 def pool_from_arrays(
@@ -89,17 +89,13 @@ def array_pool(
     Returns:
         The pool.
     """
-    from fewlabels.data.untrusted import is_utf8
-
     items = item_tensor(images)
     if classes is None:
         names = infer_classes(labels, None if test is None else test[1])
     else:
         names = tuple(map(str, classes))
+    _label_array(names or ("",))  # raises if a name cannot be written down
     check_distinct("class", names)
-    for label in names:
-        if not is_utf8(label):
-            raise UsageError(f"The class {label!a} is not valid text; rename it.")
     numbers = label_tensor(labels, names, len(items))
     split = None
     if test is not None:
@@ -131,11 +127,8 @@ def item_tensor(images: Arrays) -> Tensor:
             f"Images have the shape {shape}; pass (N, H, W) or (N, H, W, C)."
         )
     if array.ndim == 4 and shape[-1] not in _CHANNELS:
-        hint = "Leave out alpha and other channels."
-        if shape[1] in _CHANNELS:
-            hint = "The channels seem to come first: pass x.transpose(0, 2, 3, 1)."
         raise ShapeError(
-            f"Images have {shape[-1]} channels in shape {shape}, not 1 or 3. {hint}"
+            f"Images have the shape {shape}; pass 1 or 3 channels in the last axis."
         )
     if 0 in shape:
         raise ShapeError(f"Items have the shape {shape}: there is nothing to label.")
@@ -172,12 +165,8 @@ def label_tensor(
         number_of = {name: number for number, name in enumerate(classes)}
         unknown = sorted(set(array.tolist()) - set(number_of))
         if unknown:
-            rest = len(classes) - _MOST_NAMED
-            more = f" and {rest} more" if rest > 0 else ""
-            raise LabelError(
-                f"The label '{unknown[0]}' is not among the {len(classes)} classes: "
-                f"{', '.join(classes[:_MOST_NAMED])}{more}."
-            )
+            known = f"{len(classes)} classes: {reprlib.repr(classes)}"
+            raise LabelError(f"The label '{unknown[0]}' is not among the {known}.")
         array = np.array([number_of[word] for word in array.tolist()], dtype=np.int64)
     numbers = torch.from_numpy(array)
     check_labels(numbers, len(classes))
@@ -212,34 +201,24 @@ def _label_array(labels: Labels) -> NDArray[Any]:
     try:
         array = to_numpy(labels) if torch.is_tensor(labels) else np.asarray(labels)
     except ValueError as error:  # lists of different lengths within each other
-        raise _wrong_type("list of lists") from error
+        raise ShapeError(f"Labels are no row of numbers or names: {error}.") from error
     if array.ndim != 1:
         raise ShapeError(f"Labels have the shape {array.shape}; give one per image.")
-    kind = array.dtype.kind
-    if kind == "T":
-        words = array.tolist()
-        if not all(isinstance(word, str) for word in words):
-            raise _wrong_type("text with missing values")
-        array = np.array(words, dtype=np.str_)
-    if kind in "UT":
+    if array.dtype.kind == "T" and all(isinstance(w, str) for w in array.tolist()):
+        array = np.array(array.tolist(), dtype=np.str_)
+    if array.dtype.kind == "U":
         array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
         codes = array.view(np.uint32) if array.nbytes else np.zeros(0, np.uint32)
         is_surrogate = (codes >= 0xD800) & (codes < 0xE000)
         if (is_surrogate | (codes > sys.maxunicode)).any():
             raise LabelError("A label is not valid text; rename the classes.")
         return array
-    if kind in "iub":
-        largest = int(array.max(initial=0))
-        if largest > np.iinfo(np.int64).max:
-            raise LabelError(f"The largest label is {largest:,}; count from 0.")
-        return array.astype(np.int64)
-    if kind == "f":
-        lost = np.flatnonzero(~np.isfinite(array))
-        check_finite_rows("labels", lost, array.size)
-    raise _wrong_type(str(array.dtype))
-
-
-def _wrong_type(kind: str) -> UsageError:
-    return UsageError(
-        f"Labels have the type {kind}; pass class numbers as integers, or names."
-    )
+    if array.dtype.kind not in "iub":
+        raise UsageError(
+            f"Labels have the type {array.dtype}; pass class numbers as integers, or "
+            "names, and -1 where an item has none."
+        )
+    largest = int(array.max(initial=0))
+    if largest > np.iinfo(np.int64).max:
+        raise LabelError(f"The largest label is {largest:,}; count from 0.")
+    return array.astype(np.int64)

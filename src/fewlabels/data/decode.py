@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from fewlabels.data.untrusted import DAMAGE
 from fewlabels.errors import DataError
 from fewlabels.files import digest_of, open_regular
 
@@ -210,7 +211,7 @@ def _opened(source: Path | bytes) -> Iterator[tuple[Image.Image, str]]:
                 yield image, digest_of(content)
         except DataError:
             raise
-        except Exception as error:  # decoders raise anything on damaged bytes
+        except DAMAGE as error:
             reason = " ".join(str(error).split())[:120] or type(error).__name__
             raise DataError(f"damaged: {reason}") from error
 
@@ -287,15 +288,9 @@ def _content(path: Path | bytes) -> Iterator[bytes]:
     except ValueError as error:  # a NUL, or letters that no file system has
         raise DataError("no file can have this name") from error
     except FileNotFoundError as error:
-        reason = "a link to a missing file" if path.is_symlink() else "not found"
-        raise DataError(reason) from error
+        raise DataError("not found") from error
     except OSError as error:
-        reasons: dict[type[OSError], str] = {
-            IsADirectoryError: "a folder, not a file",
-            PermissionError: "no permission to read it",
-        }
-        reason = error.strerror or "cannot be read"
-        raise DataError(reasons.get(type(error), reason)) from error
+        raise DataError(error.strerror or "cannot be read") from error
 
 
 def _identified(content: bytes) -> Image.Image:
@@ -336,7 +331,7 @@ def _eight_bit(image: Image.Image) -> Image.Image:
 
 
 def _converted(image: Image.Image, mode: str) -> Image.Image:
-    return image if image.mode == mode else image.convert(mode)
+    return image if image.mode == mode else image.convert(mode)  # which would copy
 
 
 def _turned(image: Image.Image, orientation: int) -> Image.Image:

@@ -7,14 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from fewlabels.errors import DataError, UnknownNameError, UsageError, check_range
+from fewlabels.errors import (
+    DataError,
+    UnknownNameError,
+    UsageError,
+    check_count,
+    check_range,
+)
 from fewlabels.pool import ArrayImages, Images, Pool, Split
 from fewlabels.rng import fork, keyed_uniforms, stream
 
@@ -27,27 +33,20 @@ _WHITE = 255
 _CHUNK = 1024
 
 
-@runtime_checkable
-class Digested(Protocol):
-    """Images that know a hash of each item without reading a pixel."""
-
-    def digests(self, indices: Tensor) -> Sequence[str]:
-        """Return a hash per item, which decides its pixels given ``shape``."""
-        ...
-
-
 def digests_of(images: Images, indices: Tensor) -> Sequence[str]:
     """Return a hash of the content of each item at ``indices``.
 
     Args:
-        images: The images; where they are not :class:`Digested`, pixels are hashed.
+        images: The images; a method ``digests`` gives a hash per item, which decides
+            its pixels given ``shape``. Without it, pixels are hashed.
         indices: The items, shape (n,).
 
     Returns:
         Hexadecimal numbers, which depend on nothing but the content.
     """
-    if isinstance(images, Digested):
-        return images.digests(indices)
+    digests: Any = getattr(images, "digests", None)
+    if digests is not None:
+        return list(digests(indices))
     return [
         blake2b(item.tobytes(), digest_size=16).hexdigest()
         for part in torch.split(indices, _HASHED_AT_ONCE)
@@ -170,10 +169,7 @@ def subset(pool: Pool, counts: Counts, *, seed: int = 0, part: int = 0) -> Pool:
         wanted = [by_name.get(name, 0) for name in pool.classes]
     else:
         wanted = list(counts)
-    if len(wanted) != pool.num_classes:
-        raise UsageError(
-            f"counts has {len(wanted)} numbers for {pool.num_classes} classes."
-        )
+    check_count("counts", len(wanted), pool.num_classes, "class")
     if min(wanted, default=0) < 0 or sum(wanted) == 0:
         raise UsageError(f"counts are {wanted}; one must be above zero, none negative.")
     for name, there, count in zip(pool.classes, pool.class_counts, wanted, strict=True):

@@ -1,20 +1,21 @@
 """The official files of MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100.
 
-MNIST's are idx files: a short header, then plain bytes. CIFAR's are pickles of Python
-2, in a folder or still in their archive. Each is read only if it is the published file,
-known by its MD5, and then by an unpickler that builds only numbers, bytes, lists and
-dictionaries. Other arrays can be kept as .npz.
+MNIST's files are idx files: a short header, then plain bytes. CIFAR's are pickles of
+Python 2, in a folder or still in their archive. Each is read only if it is the
+published file, known by its MD5, and then by an unpickler that builds only numbers,
+bytes, lists and dictionaries. Other arrays can be kept as .npz.
 
 Arrays have the names that they have in an .npz file: ``x_train``, ``y_train``,
 ``x_test``, ``y_test`` and, of CIFAR, ``classes``.
 """
 
 import gzip
+import os
 import pickle
 import struct
 import tarfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import md5
 from io import BytesIO
 from math import prod
@@ -22,11 +23,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from fewlabels.data.untrusted import PUBLISHED_BYTES, PUBLISHED_ITEMS, open_untrusted
-from fewlabels.errors import DataError
+from fewlabels.data.arrays import pool_from_arrays
+from fewlabels.data.untrusted import (
+    PUBLISHED_BYTES,
+    PUBLISHED_ITEMS,
+    open_untrusted,
+    read_npz,
+)
+from fewlabels.errors import DataError, DownloadError
+from fewlabels.files import cache_folder
+from fewlabels.pool import Pool
+from fewlabels.progress import track
 
+TIMEOUT = 30.0
+"""Seconds without a byte after which a server is given up."""
+
+_MOST_BYTES, _CHUNK = 2**30, 2**18
 _UNSIGNED_BYTE = 0x08
 _IMAGE = (3, 32, 32)
 _ARRAY_NAMES = {
@@ -34,13 +49,18 @@ _ARRAY_NAMES = {
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
 }
+_IDX_FILES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
 
 
 @dataclass(frozen=True)
 class Cifar:
     """How a CIFAR set is stored."""
 
-    name: str
     folder: str
     archive: str
     train: tuple[str, ...]
@@ -53,7 +73,6 @@ class Cifar:
 
 
 CIFAR10 = Cifar(
-    name="cifar10",
     folder="cifar-10-batches-py",
     archive="cifar-10-python.tar.gz",
     train=tuple(f"data_batch_{number}" for number in range(1, 6)),
@@ -75,7 +94,6 @@ CIFAR10 = Cifar(
 """CIFAR-10: five files of 10,000 images and one to measure on."""
 
 CIFAR100 = Cifar(
-    name="cifar100",
     folder="cifar-100-python",
     archive="cifar-100-python.tar.gz",
     train=("train",),
@@ -91,6 +109,207 @@ CIFAR100 = Cifar(
     },
 )
 """CIFAR-100 with its fine labels."""
+
+
+@dataclass(frozen=True)
+class StandardSet:
+    """A data set that everybody knows."""
+
+    name: str
+    first_labels: tuple[int, ...]
+    """How the training labels begin; tells sets with equal file names apart."""
+    classes: tuple[str, ...]
+    """Names of the classes, where the files hold none."""
+    folders: tuple[str, ...]
+    """Folders that may hold its official files, below a place for data."""
+    url: str
+    """Where the official files come from."""
+    md5: Mapping[str, str]
+    """The files there, and what the official page or torchvision gives as hash."""
+    cifar: Cifar | None = None
+    """How it is stored; None: in idx files."""
+
+    def read(self, folder: Path) -> dict[str, NDArray[Any]] | None:
+        """Return the arrays of the official files in a folder; None if not there."""
+        if self.cifar is None:
+            return read_idx_folder(folder)
+        return read_cifar_folder(folder, self.cifar)
+
+    def begins(self, labels: NDArray[Any]) -> bool:
+        """Return whether training labels begin like those of this set."""
+        return tuple(labels[: len(self.first_labels)].tolist()) == self.first_labels
+
+
+_MNIST_MD5 = (
+    "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+    "d53e105ee54ea40749a09fcbcd1e9432",
+    "9fb629c4189551a2d022fa330f9573f3",
+    "ec29112dd5afa0611ce80d1b7f02629c",
+)
+_FASHION_MD5 = (
+    "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "25c81989df183df01b3e8a0aad5dffbe",
+    "bef4ecab320f06d8554ea6380940ec79",
+    "bb300cfdad3c16e7a12a480ee83cd310",
+)
+_CLOTHES = (
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+)
+_THINGS = (
+    *("airplane", "automobile", "bird", "cat", "deer"),
+    *("dog", "frog", "horse", "ship", "truck"),
+)
+
+
+def _standard_cifar(
+    name: str, first_labels: tuple[int, ...], classes: tuple[str, ...], cifar: Cifar
+) -> StandardSet:
+    url, archive = "https://www.cs.toronto.edu/~kriz/", cifar.archive
+    published = {archive: cifar.md5[archive]}
+    return StandardSet(name, first_labels, classes, (name,), url, published, cifar)
+
+
+STANDARD_SETS = {
+    "mnist": StandardSet(
+        "mnist",
+        first_labels=(5, 0, 4, 1, 9),
+        classes=tuple(map(str, range(10))),
+        folders=("mnist", "MNIST/raw"),
+        url="https://ossci-datasets.s3.amazonaws.com/mnist/",
+        md5=dict(zip(_IDX_FILES, _MNIST_MD5, strict=True)),
+    ),
+    "fashion-mnist": StandardSet(
+        "fashion-mnist",
+        first_labels=(9, 0, 0, 3, 0),
+        classes=_CLOTHES,
+        folders=("fashion-mnist", "FashionMNIST/raw"),
+        url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        md5=dict(zip(_IDX_FILES, _FASHION_MD5, strict=True)),
+    ),
+    "cifar10": _standard_cifar("cifar10", (6, 9, 9, 4, 1), _THINGS, CIFAR10),
+    "cifar100": _standard_cifar(
+        "cifar100", (19, 29, 0, 11, 1), tuple(map(str, range(100))), CIFAR100
+    ),
+}
+
+
+_GROUPS = (
+    *("aquatic_mammals", "fish", "flowers", "food_containers", "fruit_and_vegetables"),
+    *("household_electrical_devices", "household_furniture", "insects"),
+    *("large_carnivores", "large_man-made_outdoor_things"),
+    *("large_natural_outdoor_scenes", "large_omnivores_and_herbivores"),
+    *("medium_mammals", "non-insect_invertebrates", "people", "reptiles"),
+    *("small_mammals", "trees", "vehicles_1", "vehicles_2"),
+)
+_GROUP_OF = (  # of each class of CIFAR-100
+    *(4, 1, 14, 8, 0, 6, 7, 7, 18, 3, 3, 14, 9, 18, 7, 11, 3, 9, 7, 11),
+    *(6, 11, 5, 10, 7, 6, 13, 15, 3, 15, 0, 11, 1, 10, 12, 14, 16, 9, 11, 5),
+    *(5, 19, 8, 8, 15, 13, 14, 17, 18, 10, 16, 4, 17, 4, 2, 0, 17, 4, 18, 17),
+    *(10, 3, 2, 12, 12, 16, 12, 1, 9, 19, 2, 10, 0, 1, 16, 12, 9, 13, 15, 13),
+    *(16, 19, 2, 4, 6, 19, 5, 5, 8, 19, 18, 1, 2, 15, 6, 0, 17, 8, 14, 13),
+)
+
+
+def named_pool(name: str) -> Pool:
+    """Return a standard set by its name, with the official test split.
+
+    ``repeated-mnist`` is MNIST here; :func:`fewlabels.data.load` repeats it.
+    ``cifar20`` is CIFAR-100 with its twenty groups of classes as classes.
+    """
+    if name == "cifar20":
+        pool, group_of = named_pool("cifar100"), torch.tensor(_GROUP_OF)
+        test = pool.test
+        if test is not None:
+            test = replace(test, labels=group_of[test.labels])
+        labels = group_of[pool.labels]
+        return replace(pool, labels=labels, classes=_GROUPS, test=test)
+    standard = STANDARD_SETS["mnist" if name == "repeated-mnist" else name]
+    return standard_pool(standard, places())
+
+
+def places() -> list[Path]:
+    """Return where data sets are looked for: ``$FEWLABELS_DATA``, then the cache."""
+    given = os.environ.get("FEWLABELS_DATA")
+    return [*([Path(given).expanduser()] if given else []), cache_folder()]
+
+
+def standard_pool(standard: StandardSet, places: Sequence[Path]) -> Pool:
+    """Return a standard set from the first place that has it, or download it.
+
+    It goes into the last place, which is the cache.
+    """
+    for place in places:
+        npz = place / f"{standard.name}.npz"
+        if npz.is_file():
+            return _checked_pool(standard, read_npz(npz), npz)
+        for folder in (*(place / below for below in standard.folders), place):
+            arrays = standard.read(folder)
+            # MNIST and Fashion-MNIST, whose files have the same names, may both be
+            # meant by those at the top.
+            if arrays and (folder != place or standard.begins(arrays["y_train"])):
+                return _checked_pool(standard, arrays, folder)
+    goal = places[-1] / standard.name
+    for file_name, digest in standard.md5.items():
+        fetch(standard.url + file_name, goal, file_name, digest)
+    return _checked_pool(standard, standard.read(goal) or {}, goal)
+
+
+def _checked_pool(
+    standard: StandardSet, arrays: Mapping[str, NDArray[Any]], where: Path
+) -> Pool:
+    """Return the pool if its labels begin as they should."""
+    pool = pool_from_arrays(arrays, standard.name, where, standard.classes)
+    if not standard.begins(pool.labels.numpy()):
+        wanted = standard.first_labels
+        seen = tuple(pool.labels[: len(wanted)].tolist())
+        raise DataError(
+            f"{where} is not {standard.name}: labels begin with {seen}, not {wanted}."
+        )
+    return pool
+
+
+def fetch(
+    url: str, folder: Path, file_name: str, md5: str, *, timeout: float = TIMEOUT
+) -> Path:
+    """Return where a file is in a folder, after downloading it unless it is there.
+
+    Only when all bytes have come and their hash is right does the file get its name. A
+    server that sends nothing for so many seconds is given up.
+    """
+    import pooch  # with requests, slow to import and seldom needed
+    import requests
+
+    def receive(url: str, output_file: str, _: object) -> None:
+        with requests.get(url, stream=True, timeout=timeout) as response:
+            response.raise_for_status()
+            announced = response.headers.get("content-length", "")
+            total = int(announced) if announced.isdecimal() else 0
+            num_bytes = 0
+            with (
+                Path(output_file).open("wb") as file,
+                track(f"Downloading {file_name}", total) as advance,
+            ):
+                for chunk in response.iter_content(_CHUNK):
+                    num_bytes += len(chunk)
+                    if num_bytes > _MOST_BYTES:
+                        raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
+                    file.write(chunk)
+                    advance(len(chunk))
+
+    pooch.get_logger().setLevel("WARNING")
+    try:
+        goal = pooch.retrieve(url, f"md5:{md5}", file_name, folder, downloader=receive)
+    except (requests.RequestException, ValueError) as error:
+        raise DownloadError(
+            f"{url} could not be downloaded: {error}. Try again, or put {file_name} "
+            "into the folder that FEWLABELS_DATA names."
+        ) from error
+    except OSError as error:
+        raise DownloadError(
+            f"The downloads cannot be written: {error}. Set FEWLABELS_CACHE."
+        ) from error
+    return Path(goal)
 
 
 def read_cifar_folder(folder: Path, layout: Cifar) -> dict[str, NDArray[Any]] | None:

@@ -55,7 +55,7 @@ FILE_COLUMNS = ("file_name", "path", "filename")
 
 DAMAGE = (
     *(ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, OSError),
-    *(RuntimeError, SyntaxError, TypeError, ValueError),
+    *(RuntimeError, SyntaxError, TypeError, UserWarning, ValueError),
     *(lzma.LZMAError, struct.error, tokenize.TokenError, zipfile.BadZipFile),
     zlib.error,
 )

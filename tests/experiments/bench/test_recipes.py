@@ -352,7 +352,7 @@ def pool_where_it_is(settings, monkeypatch):
     def never(*_args, **_kwargs):
         raise AbsentError
 
-    monkeypatch.setattr("fewlabels.data.loading.fetch", never)
+    monkeypatch.setattr("fewlabels.data.official.fetch", never)
     try:
         return pool_of(settings)
     except AbsentError:
