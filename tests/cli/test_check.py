@@ -23,7 +23,7 @@ def test_a_table_shows_what_passed(fewlabels):
     ("name", "said", "broken"),
     [
         ("Repeats", "2 times in a query of", "distinct"),
-        ("PicksLabeled", "which is labeled already", "candidates only"),
+        ("PicksLabeled", "which are labeled, withheld or not", "candidates only"),
         (
             "IgnoresSeed",
             "Equal inputs and generators gave",

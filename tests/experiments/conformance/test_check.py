@@ -9,32 +9,22 @@ def by_name(strategy, **settings):
 
 
 def failed(findings):
-    return {one.name for one in findings.values() if one.outcome == "failed"}
+    return {
+        finding.name for finding in findings.values() if finding.outcome == "failed"
+    }
 
 
 BROKEN = [
     (broken.Repeats, "distinct", r"It chose item \d+ 2 times in a query of"),
-    (broken.PicksLabeled, "candidates only", r"picked item \d+, which is labeled alr"),
-    (
-        broken.PicksWithheld,
-        "candidates only",
-        r"item \d+, which is unlabeled, but with",
-    ),
-    (broken.PicksBeyond, "candidates only", "item 60, which is no position in a pool"),
+    (broken.PicksLabeled, "candidates only", r"picked \[\d+\], which are labeled, wi"),
+    (broken.PicksWithheld, "candidates only", r"picked \[\d+\], which are labeled, w"),
+    (broken.PicksBeyond, "candidates only", r"It picked \[60\], .* not in the pool of"),
     (broken.AsksTheSystem, "seeded", r"gave the items \[[\d, ]+\] and then \["),
     (broken.ReadsShared, "seeded", r"gave the items \[[\d, ]+\] and then \["),
     (broken.AnotherValueEachTime, "seeded", "gave the value"),
     (broken.SeedsShared, "global randomness", "the global generator of torch;"),
-    (
-        broken.ChangesLabels,
-        "inputs untouched",
-        r"pool.labels changed in 5 of its 60 entries, the first at \d+ from -1 to 0",
-    ),
-    (
-        broken.ChangesFeatures,
-        "inputs untouched",
-        r"classifier.features changed in 960 of its 960 entries, the first at \(0, 0\)",
-    ),
+    (broken.ChangesLabels, "inputs untouched", "changed its input: pool.labels. Wri"),
+    (broken.ChangesFeatures, "inputs untouched", "its input: classifier.features. W"),
     (broken.Remembers, "no memory", "attributes changed with a call: calls"),
     (broken.KeepsTheFirst, "no memory", "attributes changed with a call: rows"),
     (broken.WritesTensors, "record", r"record\['scores'\] is of type Tensor"),
@@ -69,7 +59,7 @@ def test_a_fault_that_breaks_two_promises_shows_twice(kind, names):
     findings = by_name(kind())
     assert failed(findings) == names
     assert findings["order"].outcome == "not run"
-    assert "before 'seeded' is mended" in findings["order"].detail
+    assert "mend 'seeded' first" in findings["order"].detail
 
 
 def test_what_is_kept_outside_the_strategy_is_noticed():
@@ -79,7 +69,9 @@ def test_what_is_kept_outside_the_strategy_is_noticed():
 
 def test_nothing_is_judged_by_an_answer_that_is_none():
     findings = by_name(broken.GivesAList())
-    others = {one.outcome for one in findings.values() if one.name != "a query"}
+    others = {
+        finding.outcome for finding in findings.values() if finding.name != "a query"
+    }
     assert others == {"not run"}
 
 

@@ -6,6 +6,7 @@ Shapes: N items, F features, C classes, K sampled networks.
 import pickle
 import random
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fewlabels.errors import FewlabelsError
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
@@ -24,13 +26,12 @@ from fewlabels.rng import stream
 NUM_ITEMS, NUM_FEATURES, NUM_CLASSES, NUM_SAMPLES = 60, 16, 4, 20
 NUM_WITHHELD = 10  # unlabeled items that are not candidates
 _SATURATED = 1e4
-_LONGEST = 300
 
 Outcome = Literal["passed", "failed", "refused", "not promised", "not run"]
 """The outcome; only ``"failed"`` is a fault."""
 
-Verdict = tuple[Outcome, str]
-"""How it went, and what was seen."""
+Verdict = str | tuple[Outcome, str]
+"""What was seen where a promise is kept, or another outcome and the reason for it."""
 
 _T = TypeVar("_T")
 
@@ -46,39 +47,33 @@ class Finding:
     """What was seen; of a failure also what to do."""
 
 
-@dataclass(frozen=True)
-class Promise:
+class BrokenPromiseError(FewlabelsError):
+    """A promise is broken: what was seen, and what to do."""
+
+
+class Promise(NamedTuple):
     """A promise, and those without which it means nothing."""
 
     name: str
     judge: Callable[[Any], Verdict]
-    """Looks at what is checked, and says how it went."""
+    """Returns what was seen, or raises :class:`BrokenPromiseError`."""
     after: tuple[str, ...] = ()
 
 
-def passed(detail: str) -> Verdict:
-    """Return that a promise is kept."""
-    return "passed", detail
+def require(is_kept: bool, fault: str) -> None:  # noqa: FBT001 - reads as an assertion
+    """Raise :class:`BrokenPromiseError` with the fault unless a promise is kept."""
+    if not is_kept:
+        raise BrokenPromiseError(fault)
 
 
-def failed(detail: str) -> Verdict:
-    """Return that a promise is broken: what was seen, and what to do."""
-    return "failed", detail
-
-
-def failure(error: BaseException, thing: object) -> str:
+def describe_error(error: BaseException, thing: object) -> str:
     """Return type and text of an error, and the line of the object's file."""
-    text = f"{type(error).__name__}: {one_line(error)}".removesuffix(": ")
     frames = traceback.extract_tb(error.__traceback__)
     file = getattr(sys.modules.get(type(thing).__module__), "__file__", None)
     frame = ([frame for frame in frames if frame.filename == file] or frames)[-1]
-    return f"{text} ({Path(frame.filename).name}, line {frame.lineno}, in {frame.name})"
-
-
-def one_line(error: BaseException) -> str:
-    """Return an error's text on one line, shortened where it is very long."""
-    text = " ".join(str(error).split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    place = f"({Path(frame.filename).name}, line {frame.lineno}, in {frame.name})"
+    text = textwrap.shorten(str(error), 300)
+    return f"It failed: {type(error).__name__}: {text} {place}"
 
 
 # -------------------------------------------------------------------------- problems
@@ -145,24 +140,14 @@ def showing(given: CheckCase, rows: Tensor) -> CheckCase:
     )
 
 
-def without_last_class() -> CheckCase:
+def missing_class() -> CheckCase:
     """Return a problem in which no item is labeled with the last class."""
     pool, classifier = problem(1)
     labels = pool.labels.clamp(max=NUM_CLASSES - 2)
     return CheckCase(replace(pool, labels=labels), classifier)
 
 
-def in_pairs() -> CheckCase:
-    """Return a problem in which every item has a twin with equal outputs."""
-    return showing(problem(3), 2 * (torch.arange(NUM_ITEMS) // 2))
-
-
-def all_alike() -> CheckCase:
-    """Return a problem in which all items have equal outputs."""
-    return showing(problem(3), torch.zeros(NUM_ITEMS, dtype=torch.int64))
-
-
-def flat() -> CheckCase:
+def zero_features() -> CheckCase:
     """Return a problem in which all features are zero."""
     pool, classifier = problem(3)
     zeros = torch.zeros(NUM_ITEMS, NUM_FEATURES)
@@ -191,22 +176,14 @@ def tensors(pool: Pool) -> dict[str, Tensor]:
     }
 
 
-def changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> list[str]:
-    """Return a description of each tensor that changed."""
-    seen = []
-    for name, old in before.items():
-        new = after[name]
-        if old.shape != new.shape:
-            seen.append(f"{name} had shape {tuple(old.shape)}, now {tuple(new.shape)}")
-        elif len(differs := torch.nonzero(old != new)):
-            first = tuple(differs[0].tolist())
-            place = first[0] if len(first) == 1 else first
-            seen.append(
-                f"{name} changed in {len(differs)} of its {old.numel()} entries, the "
-                f"first at {place} from {old[first].item():.4g} to "
-                f"{new[first].item():.4g}"
-            )
-    return seen
+def require_unchanged(
+    before: Mapping[str, Tensor], after: Mapping[str, Tensor]
+) -> None:
+    """Raise :class:`BrokenPromiseError` if an input was written to."""
+    changed = [name for name in before if not torch.equal(before[name], after[name])]
+    require(
+        not changed, f"It changed its input: {', '.join(changed)}. Write to a clone."
+    )
 
 
 def attributes(thing: object) -> dict[str, object]:
@@ -224,7 +201,7 @@ def attributes(thing: object) -> dict[str, object]:
 
 # ---------------------------------------------------------------- shared randomness
 
-_SHARED: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
+_GENERATORS: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
     "torch": (
         lambda: torch.get_rng_state().numpy(),
         lambda state: torch.set_rng_state(torch.from_numpy(state)),
@@ -237,26 +214,25 @@ _SHARED: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
 @contextmanager
 def keep_generators() -> Iterator[None]:
     """Put the global generators back to what they were, whatever the block does."""
-    states = {name: get() for name, (get, _) in _SHARED.items()}
+    states = [(put, get()) for get, put in _GENERATORS.values()]
     try:
         yield
     finally:
-        for name, (_, put) in _SHARED.items():
-            put(states[name])
+        for put, state in states:
+            put(state)
 
 
-def moved_by(work: Callable[[], _T]) -> tuple[_T, list[str]]:
+def generators_moved_by(work: Callable[[], _T]) -> tuple[_T, str]:
     """Return the result of ``work`` and the libraries whose generator it moved."""
     with keep_generators():
-        before = [pickle.dumps(get()) for get, _ in _SHARED.values()]
+        before = {name: pickle.dumps(get()) for name, (get, _) in _GENERATORS.items()}
         result = work()
-        after = [pickle.dumps(get()) for get, _ in _SHARED.values()]
-    states = zip(_SHARED, before, after, strict=True)
-    return result, [name for name, old, new in states if old != new]
+        moved = [n for n in before if before[n] != pickle.dumps(_GENERATORS[n][0]())]
+    return result, ", ".join(moved)
 
 
-def draw() -> None:
-    """Move every global generator on; use inside :func:`keep_generators`."""
+def move_generators() -> None:
+    """Draw from every global generator; use inside :func:`keep_generators`."""
     torch.rand(1)
     np.random.random()  # noqa: NPY002 - to move it
     random.random()  # noqa: S311 - to move it

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fewlabels.errors import FewlabelsError, UsageError
 from fewlabels.experiments.conformance import problems
-from fewlabels.experiments.conformance.problems import Promise, Verdict, failed, passed
+from fewlabels.experiments.conformance.problems import Promise, Verdict, require
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.protocols import Classifier, Outputs, Trainer
 from fewlabels.rng import stream
@@ -64,33 +65,33 @@ class ClassifierTrial:
 
 def outputs(trial: ClassifierTrial) -> Verdict:
     """It gives finite features and logits, a row per item, without gradients."""
-    given: object = trial.outputs
+    given: Any = trial.outputs
+    require(
+        isinstance(given, Outputs),
+        f"outputs returned an object of type {type(given).__name__}; return "
+        "protocols.Outputs(features, logits), which refuses NaN and infinity.",
+    )
     count, num_classes = len(trial.every), trial.classifier.num_classes
-    if not isinstance(given, Outputs):
-        return failed(
-            f"outputs returned an object of type {type(given).__name__}; return "
-            "protocols.Outputs(features, logits), which refuses NaN and infinity."
-        )
     for name in _NAMES:
         rows = getattr(given, name)
-        if rows.ndim != 2 or len(rows) != count:
-            shape = tuple(rows.shape)
-            return failed(
-                f"Of {count} items, {name} have shape {shape}; give a row per item."
-            )
-        if not rows.is_floating_point() or rows.requires_grad:
-            gradients = " and carries gradients" if rows.requires_grad else ""
-            return failed(
-                f"{name} is of type {rows.dtype}{gradients}; give floating point, "
-                "computed under torch.inference_mode()."
-            )
-    width = given.logits.shape[1]
-    if width != num_classes:
-        return failed(
-            f"logits have {width} columns, and num_classes is {num_classes}; give one "
-            "logit per class."
+        require(
+            rows.ndim == 2 and len(rows) == count,
+            f"Of {count} items, {name} have shape {tuple(rows.shape)}; give a row per "
+            "item.",
         )
-    return passed(f"{count} items: features {given.features.shape[1]}, logits {width}")
+        gradients = " and carries gradients" if rows.requires_grad else ""
+        require(
+            rows.is_floating_point() and not gradients,
+            f"{name} is of type {rows.dtype}{gradients}; give floating point, computed "
+            "under torch.inference_mode().",
+        )
+    width = given.logits.shape[1]
+    require(
+        width == num_classes,
+        f"logits have {width} columns, and num_classes is {num_classes}; give one "
+        "logit per class.",
+    )
+    return f"{count} items: features {given.features.shape[1]}, logits {width}"
 
 
 def repeatable(trial: ClassifierTrial) -> Verdict:
@@ -100,22 +101,16 @@ def repeatable(trial: ClassifierTrial) -> Verdict:
         module = trial.classifier.module
         return [] if module is None else [part.training for part in module.modules()]
 
-    before = modes()
-    again, moved = problems.moved_by(lambda: trial.ask(trial.every))
-    if moved:
-        return failed(
-            f"outputs drew from the global generator of {', '.join(moved)}; put the "
-            "network into evaluation mode."
-        )
-    if not torch.equal(again.logits, trial.outputs.logits):
-        share = _difference(again.logits, trial.outputs.logits)
-        return failed(
-            f"Logits of two equal calls differ by {share:.2g} of the largest; put the "
-            "network into evaluation mode."
-        )
-    if modes() != before:
-        return failed("outputs left the network in another mode; put it back.")
-    return passed("two calls, equal logits")
+    wanted, before = trial.outputs.logits, modes()
+    again, moved = problems.generators_moved_by(lambda: trial.ask(trial.every))
+    require(
+        not moved and torch.equal(again.logits, wanted),
+        f"Logits of two equal calls differ, or drew from the global generator of "
+        f"{moved or 'none'}; put the network into evaluation mode.",
+    )
+    is_kept = modes() == before
+    require(is_kept, "outputs left the network in another mode; put it back.")
+    return "two calls, equal logits"
 
 
 def row_order(trial: ClassifierTrial) -> Verdict:
@@ -126,13 +121,13 @@ def row_order(trial: ClassifierTrial) -> Verdict:
         for name in _NAMES:
             rows, wanted = getattr(given, name), getattr(trial.outputs, name)[indices]
             share = _difference(rows, wanted)
-            if not share <= _CLOSE:
-                return failed(
-                    f"{name} of {len(indices)} items in another order or company "
-                    f"differ by {share:.2g} of the largest; row k belongs to "
-                    "indices[k], and no item's row may depend on the others."
-                )
-    return passed("rows follow the indices")
+            require(
+                share <= _CLOSE,
+                f"{name} of {len(indices)} items in another order or company differ by "
+                f"{share:.2g} of the largest; row k belongs to indices[k], and no "
+                "item's row may depend on the others.",
+            )
+    return "rows follow the indices"
 
 
 def no_items(trial: ClassifierTrial) -> Verdict:
@@ -141,9 +136,8 @@ def no_items(trial: ClassifierTrial) -> Verdict:
     for name in _NAMES:
         seen = tuple(getattr(empty, name).shape)
         wanted = (0, getattr(trial.outputs, name).shape[1])
-        if seen != wanted:
-            return failed(f"{name} of no items have shape {seen}; give {wanted}.")
-    return passed("shapes (0, F) and (0, C)")
+        require(seen == wanted, f"{name} of no items have shape {seen}; give {wanted}.")
+    return "shapes (0, F) and (0, C)"
 
 
 def other_images(trial: ClassifierTrial) -> Verdict:
@@ -151,7 +145,7 @@ def other_images(trial: ClassifierTrial) -> Verdict:
     flipped = ArrayImages(trial.pool.images.read(trial.every).flip(0))
     logits = trial.classifier.outputs(flipped, trial.every.flip(0)).logits
     if _difference(logits, trial.outputs.logits) <= _CLOSE:
-        return passed("the same images at other positions, the same logits")
+        return "the same images at other positions, the same logits"
     return "not promised", (
         "it answers by position, whatever images it gets: enough for a strategy, and "
         "wrong on a test split"
@@ -168,20 +162,20 @@ def samples(trial: ClassifierTrial) -> Verdict:
         )
 
     try:
-        (first, second), moved = problems.moved_by(lambda: (sampled(), sampled()))
+        pair, moved = problems.generators_moved_by(lambda: (sampled(), sampled()))
     except FewlabelsError as error:
         return "refused", str(error)
-    if tuple(first.shape) != wanted:
-        return failed(
-            f"sample_logits has shape {tuple(first.shape)}; give {wanted}: networks, "
-            "items, classes."
-        )
-    if moved or not torch.equal(first, second):
-        return failed(
-            "sample_logits gives other logits with an equal generator, or draws from a "
-            "global one; draw from the generator that it is given."
-        )
-    return passed(f"{_NUM_SAMPLES} networks, the same again with an equal generator")
+    shape = tuple(pair[0].shape)
+    require(
+        shape == wanted,
+        f"sample_logits has shape {shape}; give {wanted}: networks, items, classes.",
+    )
+    require(
+        not moved and torch.equal(*pair),
+        "sample_logits gives other logits with an equal generator, or draws from a "
+        "global one; draw from the generator that it is given.",
+    )
+    return f"{_NUM_SAMPLES} networks, the same again with an equal generator"
 
 
 def _difference(one: Tensor, other: Tensor) -> float:
@@ -204,18 +198,15 @@ CLASSIFIER_PROMISES = (
 # -------------------------------------------------------------------------- trainers
 
 
-@dataclass(frozen=True, eq=False)
-class _Fit:
+class _Fit(NamedTuple):
     """A training and its side effects."""
 
     classifier: Classifier
     pool: Pool
-    labels: Tensor
-    """The pool's labels before it."""
-    moved: list[str]
+    before: dict[str, Tensor]
+    """The pool's tensors before it."""
+    moved: str
     """Global generators that it drew from."""
-    changes: list[str]
-    """What it changed in the pool."""
 
 
 class TrainerTrial:
@@ -230,33 +221,32 @@ class TrainerTrial:
     def first(self) -> _Fit:
         """A training in a folder of its own."""
         with TemporaryDirectory() as folder:
-            return self._fit(small_pool(self._source), Path(folder))
+            return self.fit(small_pool(self._source), Path(folder))
 
     @cached_property
     def again(self) -> _Fit:
         """The same training without a folder, while global generators have moved on."""
-        problems.draw()
-        return self._fit(small_pool(self._source), None)
-
-    @cached_property
-    def untrained(self) -> _Fit:
-        """A training without any label."""
-        pool = small_pool(self._source)
-        nothing = torch.full_like(pool.labels, UNKNOWN)
-        pool = replace(pool, labels=nothing, candidates=torch.arange(len(pool)))
-        return self._fit(pool, None)
+        problems.move_generators()
+        return self.fit(small_pool(self._source))
 
     @cached_property
     def classified(self) -> ClassifierTrial:
         """The first training's classifier, to be judged as one."""
         return ClassifierTrial(self.first.classifier, self.first.pool)
 
-    def _fit(self, pool: Pool, workspace: Path | None) -> _Fit:
+    def fit(self, pool: Pool, workspace: Path | None = None) -> _Fit:
+        """Train on a pool."""
         before = problems.tensors(pool)
         work = partial(self._trainer.fit, pool, stream(0, "train"), workspace=workspace)
-        classifier, moved = problems.moved_by(work)
-        changed = problems.changes(before, problems.tensors(pool))
-        return _Fit(classifier, pool, before["pool.labels"], moved, changed)
+        classifier, moved = problems.generators_moved_by(work)
+        return _Fit(classifier, pool, before, moved)
+
+    def without_labels(self) -> _Fit:
+        """Train without any label."""
+        pool = small_pool(self._source)
+        nothing = torch.full_like(pool.labels, UNKNOWN)
+        pool = replace(pool, labels=nothing, candidates=torch.arange(len(pool)))
+        return self.fit(pool)
 
 
 def gives_a_classifier(trial: TrainerTrial) -> Verdict:
@@ -264,77 +254,75 @@ def gives_a_classifier(trial: TrainerTrial) -> Verdict:
     classifier, num_classes = trial.first.classifier, trial.first.pool.num_classes
     needed = ("outputs", "sample_logits", "num_classes", "module")
     lacking = [name for name in needed if not hasattr(classifier, name)]
-    if lacking:
-        return failed(
-            f"fit returned an object of type {type(classifier).__name__} without "
-            f"{', '.join(lacking)}; return a classifier, see protocols.Classifier."
-        )
-    if classifier.num_classes != num_classes:
-        return failed(
-            f"The classifier has {classifier.num_classes} classes and the pool "
-            f"{num_classes}; unlabeled classes count too: pool.num_classes."
-        )
-    return passed(f"{type(classifier).__name__} of {num_classes} classes")
+    require(
+        not lacking,
+        f"fit returned an object of type {type(classifier).__name__} without "
+        f"{', '.join(lacking)}; return a classifier, see protocols.Classifier.",
+    )
+    require(
+        classifier.num_classes == num_classes,
+        f"The classifier has {classifier.num_classes} classes and the pool "
+        f"{num_classes}; unlabeled classes count too: pool.num_classes.",
+    )
+    return f"{type(classifier).__name__} of {num_classes} classes"
 
 
 def seeded(trial: TrainerTrial) -> Verdict:
     """Equal generators give equal classifiers."""
     fits = (trial.first, trial.again)  # both trainings come before any output
     logits = [ClassifierTrial(fit.classifier, fit.pool).outputs.logits for fit in fits]
-    if not torch.equal(*logits):
-        gap = float((logits[0] - logits[1]).abs().max())
-        return failed(
-            "Two trainings with equal pools and generators, the first in a workspace, "
-            f"give logits that differ by up to {gap:.3g}. Draw from the generator that "
-            "fit is given, begin from scratch, and keep nothing in the trainer."
-        )
-    return passed("two trainings, equal logits")
+    gap = float((logits[0] - logits[1]).abs().max())
+    require(
+        gap == 0,
+        "Two trainings with equal pools and generators, the first in a workspace, "
+        f"give logits that differ by up to {gap:.3g}. Draw from the generator that "
+        "fit is given, begin from scratch, and keep nothing in the trainer.",
+    )
+    return "two trainings, equal logits"
 
 
 def shared_randomness(trial: TrainerTrial) -> Verdict:
     """It leaves the global random generators alone."""
-    if trial.first.moved:
-        return failed(
-            f"It drew from, or seeded, the global generator of "
-            f"{', '.join(trial.first.moved)}; draw from the one that fit is given, "
-            "also for weights and minibatches."
-        )
-    return passed("torch, numpy and random stay as they were")
+    require(
+        not trial.first.moved,
+        f"It drew from, or seeded, the global generator of {trial.first.moved}; draw "
+        "from the one that fit is given, also for weights and minibatches.",
+    )
+    return "torch, numpy and random stay as they were"
 
 
 def pool_untouched(trial: TrainerTrial) -> Verdict:
     """It changes nothing in the pool."""
-    if trial.first.changes:
-        seen = "; ".join(trial.first.changes)
-        return failed(f"It changed its input: {seen}. Write to a clone.")
-    return passed("labels, candidates and images stay")
+    problems.require_unchanged(trial.first.before, problems.tensors(trial.first.pool))
+    return "labels, candidates and images stay"
 
 
 def learns(trial: TrainerTrial) -> Verdict:
     """It gets more of its own labels right than by naming the commonest class."""
-    labeled = torch.nonzero(trial.first.labels != UNKNOWN).flatten()
-    labels = trial.first.labels[labeled]
+    before = trial.first.before["pool.labels"]
+    labeled = torch.nonzero(before != UNKNOWN).flatten()
+    labels = before[labeled]
     predicted = trial.classified.outputs.logits[labeled].argmax(dim=1)
     right = int((predicted.cpu() == labels).sum())
     share = int(torch.bincount(labels).max()) / len(labels)
     chance = len(labels) * share + 2 * math.sqrt(len(labels) * share * (1 - share))
     seen = f"{right} of its own {len(labels)} labels right"
-    if right < min(chance, len(labels)):
-        return failed(
-            f"It gets {seen}, and naming the commonest class gets "
-            f"{round(share * len(labels))}: it learned nothing of them."
-        )
-    return passed(seen)
+    require(
+        right >= min(chance, len(labels)),
+        f"It gets {seen}, and naming the commonest class gets "
+        f"{round(share * len(labels))}: it learned nothing of them.",
+    )
+    return seen
 
 
 def no_labels(trial: TrainerTrial) -> Verdict:
     """Without labels the untrained classifier comes back; to refuse is allowed."""
     try:
-        fit = trial.untrained
+        fit = trial.without_labels()
     except FewlabelsError as error:
         return "refused", str(error)
     fit.classifier.outputs(fit.pool.images, torch.arange(len(fit.pool)))
-    return passed("a classifier with finite outputs")
+    return "a classifier with finite outputs"
 
 
 def _of_classifier(promise: Promise) -> Promise:
