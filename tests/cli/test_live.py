@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from fewlabels.cli.terminal import Bars, Terminal
-from fewlabels.experiments.listeners import JsonLines
+from fewlabels.experiments.runs import TrainingLog
 from fewlabels.files import read_entries as read
 from fewlabels.progress import reporting, tell, track
 
@@ -114,11 +114,11 @@ def test_where_nobody_can_see_it_nothing_is_shown(kind, monkeypatch):
 
 def test_a_terminal_is_one_of_several_listeners(tmp_path, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
-    err, lines = Console(file=Screen(), width=80), JsonLines(tmp_path / "a.jsonl")
+    err, log = Console(file=Screen(), width=80), TrainingLog(tmp_path / "a.jsonl")
     terminal = Terminal(out=Console(file=io.StringIO()), err=err)
-    with terminal.busy(), reporting(lines), track("Training", 2) as advance:
+    with terminal.busy(), reporting(log), track("Training", 2) as advance:
         advance(1)
         tell(1, ALL)
     assert "Training" in err.file.getvalue()
-    (line,) = read(lines.path)
+    (line,) = read(log.file)
     assert ALL.items() <= line.items()

@@ -1,13 +1,14 @@
 """A run in a folder: its files, who may write them, how it begins and resumes."""
 
 import hashlib
+import itertools
 import json
 import platform
 import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -25,7 +26,7 @@ from pydantic import (
 )
 from torch import Tensor
 
-from fewlabels import files, strategies, training
+from fewlabels import files, progress, strategies, training
 from fewlabels.data.derived import row_digest
 from fewlabels.errors import (
     DataChangedWarning,
@@ -45,15 +46,9 @@ from fewlabels.experiments.acquisition import (
     starting_answers,
     without,
 )
-from fewlabels.experiments.listeners import JsonLines, TensorBoard
-from fewlabels.experiments.settings import (
-    FrozenModel,
-    RunSettings,
-    identity_changes,
-)
-from fewlabels.names import Identity
+from fewlabels.experiments.settings import FrozenModel, RunSettings, identity_changes
+from fewlabels.names import Identity, check_installed
 from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round
-from fewlabels.progress import reporting
 from fewlabels.protocols import Strategy, Trainer
 
 SCHEMA = 3
@@ -237,12 +232,9 @@ class RunFolder:
     @contextmanager
     def listening(self, *, tensorboard: bool = False) -> Iterator[None]:
         """Write the figures of every training in the block into this folder."""
-        lines = JsonLines(self.training_file, {"schema_version": SCHEMA})
-        with ExitStack() as stack:
-            stack.enter_context(reporting(lines))
-            if tensorboard:
-                writer = TensorBoard(self.path / "tensorboard")
-                stack.enter_context(reporting(stack.enter_context(closing(writer))))
+        curves = self.path / "tensorboard" if tensorboard else None
+        log = TrainingLog(self.training_file, curves)
+        with closing(log), progress.reporting(log):
             yield
 
     def check_ours(self) -> None:
@@ -310,7 +302,7 @@ class RunFolder:
         """Return the settings that the run began with."""
         return self._described()[1].settings
 
-    def made(self) -> Mapping[str, Identity]:
+    def identities(self) -> Mapping[str, Identity]:
         """Return the identities of strategy and trainer that the run began with."""
         return self._described()[1].made
 
@@ -521,23 +513,22 @@ def _data_facts(pool: Pool) -> dict[str, Any]:
     def digest(content: bytes) -> str:
         return hashlib.sha256(content).hexdigest()
 
-    test, ids = pool.test, "\n".join(pool.ids).encode()
-    test_hash, images = "", [pool.images]
-    if test is not None:
-        test_ids = "\n".join(test.ids).encode()
-        test_hash = digest(test.labels.numpy().tobytes() + test_ids)
-        images.append(test.images)
-    rows = row_digest(*images)
-    return {
+    facts = {
         "num_items": len(pool),
-        "num_test": 0 if test is None else len(test),
+        "num_test": 0,
         "classes": list(pool.classes),
         "shape": list(pool.images.shape),
-        "hash": digest(ids),
+        "hash": digest("\n".join(pool.ids).encode()),
         "labels_hash": digest(pool.labels.numpy().tobytes()),
-        "test_hash": test_hash,
-        **({_ROWS_HASH: rows} if rows else {}),
+        "test_hash": "",
     }
+    images = [pool.images]
+    if (test := pool.test) is not None:
+        content = test.labels.numpy().tobytes() + "\n".join(test.ids).encode()
+        facts |= {"num_test": len(test), "test_hash": digest(content)}
+        images.append(test.images)
+    rows = row_digest(*images)
+    return facts | {_ROWS_HASH: rows} if rows else facts
 
 
 def _check_same_data(folder: RunFolder, now: Mapping[str, Any]) -> None:
@@ -602,3 +593,74 @@ class Stopwatch:
         self.seconds.clear()
         self.megabytes.clear()
         return spent | {"finished": datetime.now(UTC).isoformat(timespec="seconds")}
+
+
+class TrainingLog:
+    """Keeps the figures of trainings in files, as one of ``progress.reporting``'s.
+
+    Example:
+        >>> import tempfile
+        >>> from fewlabels.progress import reporting, tell, track
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     log = TrainingLog(Path(folder) / "training.jsonl")
+        ...     with reporting(log), track("Training", 2):
+        ...         tell(1, {"loss": 0.5})
+        ...     print(*(line["loss"] for line in files.read_entries(log.file)))
+        0.5
+    """
+
+    def __init__(self, file: Path, curves: Path | None = None) -> None:
+        """Check that TensorBoard is there if needed; write nothing before a figure.
+
+        Args:
+            file: Gets a line of JSON for each report; what it holds already stays.
+            curves: Folder for TensorBoard, with a folder per part of the work, which
+                it shows as a curve; None: no curves.
+        """
+        self.file, self.curves = file, curves
+        self._tasks: dict[int, str] = {}
+        self._handles = itertools.count()
+        self._writer: Any = None
+        self._part: str | None = None
+        if curves is not None:
+            check_installed("A curve", "tensorboard", extra="tensorboard")
+
+    def start(self, task: str, total: int, done: int) -> int:
+        """Remember the name of a task."""
+        del total, done
+        handle = next(self._handles)
+        self._tasks[handle] = task
+        return handle
+
+    def advance(self, handle: int, amount: int) -> None:
+        """Do nothing: figures say how far a task is."""
+
+    def finish(self, handle: int) -> None:
+        """Forget a task."""
+        del self._tasks[handle]
+
+    def tell(self, step: int, figures: Mapping[str, float]) -> None:
+        """Write a line, and a point of each figure's curve."""
+        part, task = progress.current_part(), next(reversed(self._tasks.values()), None)
+        numbers = {name: float(value) for name, value in figures.items()}
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        entry = {"schema_version": SCHEMA, "time": now, "part": part or None}
+        files.append_entry(self.file, entry | {"task": task, "step": step} | numbers)
+        if self.curves is None:
+            return
+        if part != self._part:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.close()
+            # What a killed process wrote of later steps is not shown twice.
+            self._writer = SummaryWriter(str(self.curves / part), purge_step=step)
+            self._part = part
+        for name, value in numbers.items():
+            self._writer.add_scalar(f"{task}/{name}" if task else name, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Finish the curves; another figure would begin new ones."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = self._part = None

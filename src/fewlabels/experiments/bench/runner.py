@@ -327,7 +327,7 @@ def _changes(then: RunFolder, again: RunFolder) -> Iterator[str]:
     for name in environment():
         if before.get(name) != now[name]:
             yield f"{name} was {before.get(name)} and is now {now[name]}."
-    for change in identity_changes(then.made(), again.made()):
+    for change in identity_changes(then.identities(), again.identities()):
         yield f"{change[0].upper()}{change[1:]}."
     if not are_same_data(before["data"], now["data"]):
         yield "The data are not those that the run was done on."

@@ -4,7 +4,6 @@ import json
 import math
 import os
 import signal
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from fewlabels import files
 from fewlabels.errors import StorageError, UsageError
-from fewlabels.experiments.listeners import JsonLines, TensorBoard
+from fewlabels.experiments.runs import SCHEMA, TrainingLog
 from fewlabels.progress import part, reporting, tell, track
 
 
@@ -31,32 +30,36 @@ def strict(text):
 
 def points(folder):
     """Step and value of every figure that TensorBoard shows of a folder."""
-    found = EventAccumulator(str(folder)).Reload()
+    events = EventAccumulator(str(folder)).Reload()
     return {
-        tag: [(event.step, event.value) for event in found.Scalars(tag)]
-        for tag in found.Tags()["scalars"]
+        tag: [(event.step, event.value) for event in events.Scalars(tag)]
+        for tag in events.Tags()["scalars"]
     }
 
 
+def read(log):
+    return files.read_entries(log.file)
+
+
 def test_a_line_says_when_where_what_and_how(tmp_path):
-    lines = JsonLines(tmp_path / "new" / "training.jsonl", {"schema_version": 7})
-    with reporting(lines), part("round-002"), track("Training", 20):
+    log = TrainingLog(tmp_path / "new" / "training.jsonl")
+    with reporting(log), part("round-002"), track("Training", 20):
         tell(10, {"loss": 0.5, "kept-refined": np.float32(0.25)})
         tell(20, {"loss": torch.tensor(0.25)})
-    first, second = map(strict, lines.path.read_text().splitlines())
+    first, second = map(strict, log.file.read_text().splitlines())
     assert list(first) == [
         "schema_version", "time", "part", "task", "step", "loss", "kept-refined"
     ]  # fmt: skip
     assert first["time"] <= second["time"]
     del first["time"], second["time"]
-    common = {"schema_version": 7, "part": "round-002", "task": "Training"}
+    common = {"schema_version": SCHEMA, "part": "round-002", "task": "Training"}
     assert first == common | {"step": 10, "loss": 0.5, "kept-refined": 0.25}
     assert second == common | {"step": 20, "loss": 0.25}
 
 
 def test_figures_belong_to_the_task_that_was_started_last(tmp_path):
-    lines = JsonLines(tmp_path / "a.jsonl")
-    with reporting(lines):
+    log = TrainingLog(tmp_path / "a.jsonl")
+    with reporting(log):
         tell(0, {})
         with track("Run", 2):
             tell(1, {})
@@ -65,23 +68,23 @@ def test_figures_belong_to_the_task_that_was_started_last(tmp_path):
             with track("Search", 2):
                 tell(3, {})
             tell(4, {})
-    tasks = [line["task"] for line in files.read_entries(lines.path)]
+    tasks = [line["task"] for line in read(log)]
     assert tasks == [None, "Run", "Training", "Search", "Run"]
 
 
 def test_nothing_is_written_before_a_figure(tmp_path):
-    board = TensorBoard(tmp_path / "board")
-    with reporting(JsonLines(tmp_path / "a.jsonl"), board), track("Training", 2) as go:
-        go(2)
-    board.close()
+    log = TrainingLog(tmp_path / "a.jsonl", tmp_path / "board")
+    with reporting(log), track("Training", 2) as advance:
+        advance(2)
+    log.close()
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_json_does_not_know_is_null(tmp_path, value):
-    lines = JsonLines(tmp_path / "a.jsonl")
-    lines.tell(1, {"loss": value, "kept": 0.5})
-    line = strict(lines.path.read_text())
+    log = TrainingLog(tmp_path / "a.jsonl")
+    log.tell(1, {"loss": value, "kept": 0.5})
+    line = strict(log.file.read_text())
     assert line["loss"] is None
     assert line["kept"] == 0.5
 
@@ -107,13 +110,15 @@ def test_no_file_has_no_lines(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that can fork")
-def test_a_line_that_was_told_outlives_a_kill(tmp_path):
+def test_figures_that_were_reported_outlive_a_kill(tmp_path):
+    log = TrainingLog(tmp_path / "a.jsonl", tmp_path / "board")
     child = os.fork()
     if not child:
-        JsonLines(tmp_path / "a.jsonl").tell(1, {"loss": 0.5})
+        log.tell(1, {"loss": 0.5})
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
-    assert files.read_entries(tmp_path / "a.jsonl")[0]["loss"] == 0.5
+    assert read(log)[0]["loss"] == 0.5
+    assert points(tmp_path / "board") == {"loss": [(1, 0.5)]}
 
 
 def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path):
@@ -122,18 +127,18 @@ def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path):
         files.append_entry(tmp_path / "folder", {"step": 1})
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="file' could not be written"):
-        JsonLines(tmp_path / "file" / "a.jsonl").tell(1, {})
+        TrainingLog(tmp_path / "file" / "a.jsonl").tell(1, {})
 
 
 def test_tensorboard_gets_a_curve_per_part(tmp_path):
-    board = TensorBoard(tmp_path)
-    with reporting(board):
+    log = TrainingLog(tmp_path / "a.jsonl", tmp_path)
+    with reporting(log):
         for number in range(2):
             with part(f"round-{number:03d}"), track("Training", 20):
                 tell(10, {"loss": 0.5 + number})
                 tell(20, {"loss": 0.25, "accuracy": 0.75})
         tell(3, {"alone": 1.0})
-    board.close()
+    log.close()
     assert points(tmp_path / "round-000") == {
         "Training/loss": [(10, 0.5), (20, 0.25)],
         "Training/accuracy": [(20, 0.75)],
@@ -144,41 +149,26 @@ def test_tensorboard_gets_a_curve_per_part(tmp_path):
 
 def test_a_training_that_is_taken_up_again_has_one_curve(tmp_path):
     for steps in ([10, 20, 30], [20, 30, 40]):  # killed after 30, saved after 10
-        board = TensorBoard(tmp_path)
-        with reporting(board), part("round-000"), track("Training", 40):
+        log = TrainingLog(tmp_path / "a.jsonl", tmp_path)
+        with reporting(log), part("round-000"), track("Training", 40):
             for step in steps:
                 tell(step, {"loss": step})
-        board.close()
+        log.close()
     shown = points(tmp_path / "round-000")["Training/loss"]
     assert shown == [(10, 10.0), (20, 20.0), (30, 30.0), (40, 40.0)]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that can fork")
-def test_a_point_that_was_told_outlives_a_kill(tmp_path):
-    child = os.fork()
-    if not child:
-        TensorBoard(tmp_path).tell(1, {"loss": 0.5})
-        os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(child, 0)
-    assert points(tmp_path) == {"loss": [(1, 0.5)]}
-
-
-def test_both_and_a_third_listen_at_once(tmp_path):
-    board = TensorBoard(tmp_path / "board")
-    one, other = JsonLines(tmp_path / "a.jsonl"), JsonLines(tmp_path / "b.jsonl")
-    with reporting(one, board), reporting(other), track("Training", 2):
+def test_two_listen_at_once(tmp_path):
+    logs = [TrainingLog(tmp_path / name) for name in ("a.jsonl", "b.jsonl")]
+    with reporting(logs[0]), reporting(logs[1]), track("Training", 2):
         tell(1, {"loss": 0.5})
         tell(2, {"loss": 0.25})
-    board.close()
-    for lines in (one, other):
-        told = [
-            (x["step"], x["loss"], x["task"]) for x in files.read_entries(lines.path)
-        ]
-        assert told == [(1, 0.5, "Training"), (2, 0.25, "Training")]
-    assert points(tmp_path / "board") == {"Training/loss": [(1, 0.5), (2, 0.25)]}
+    for log in logs:
+        seen = [(line["step"], line["loss"], line["task"]) for line in read(log)]
+        assert seen == [(1, 0.5, "Training"), (2, 0.25, "Training")]
 
 
 def test_without_tensorboard_the_command_to_install_it_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    monkeypatch.setattr("fewlabels.names.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'fewlabels\[tensorboard\]'"):
-        TensorBoard(Path("nowhere"))
+        TrainingLog(Path("nowhere"), Path("nowhere"))
