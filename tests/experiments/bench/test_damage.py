@@ -4,7 +4,7 @@ import pytest
 from tests.experiments.bench import little
 from tests.experiments.bench.little import opened, rounds
 
-from fewlabels.errors import ForeignFolderError, RunError
+from fewlabels.errors import RunError
 from fewlabels.experiments.bench.experiment import plan
 from fewlabels.experiments.bench.folder import BenchFolder, read_results
 from fewlabels.experiments.bench.runner import do, estimate, run
@@ -18,16 +18,6 @@ def test_a_damaged_experiment_does_not_stop_another(tmp_path):
     assert folder.ask_for(other) == other
     with pytest.raises(RunError, match=r"toy\.json' could not be read: Invalid JSON"):
         folder.ask_for(little.experiment())
-
-
-def test_a_damaged_description_is_told_with_the_remedy(tmp_path):
-    folder = opened(tmp_path / "b")
-    whole = folder.description_file.read_text()
-    folder.description_file.write_text(whole[:9])
-    with pytest.raises(ForeignFolderError, match="replace its content") as caught:
-        folder.open()
-    folder.description_file.write_text(str(caught.value).partition(" by ")[2])
-    folder.open()
 
 
 @pytest.mark.parametrize("name", ["rounds.jsonl", "run.json", "start.json"])

@@ -7,7 +7,7 @@ run that is asked for again is not repeated.
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -291,16 +291,17 @@ def resolved(experiment: Experiment) -> Experiment:
     Results are then kept apart if a default changes in a later version, or if somebody
     edits a strategy or trainer. Identities that are known already stay.
     """
+
+    def known(choice: Choice, resolve: Callable[..., object]) -> Choice:
+        thing = resolve(choice.name, choice.options)
+        return choice if choice.made else choice.with_identity(thing)
+
     conditions = []
     for condition in experiment.conditions:
-        chosen, settings = condition.settings.trainer, condition.settings
-        trainer = chosen.with_identity(training.resolve(chosen.name, chosen.options))
-        settings = settings.copy_with(trainer=chosen if chosen.made else trainer)
+        trainer = known(condition.settings.trainer, training.resolve)
+        settings = condition.settings.copy_with(trainer=trainer)
         conditions.append(condition.copy_with(settings=settings))
-    compared = []
-    for chosen in experiment.strategies:
-        strategy = strategies.resolve(chosen.name, chosen.options)
-        compared.append(chosen if chosen.made else chosen.with_identity(strategy))
+    compared = [known(choice, strategies.resolve) for choice in experiment.strategies]
     return experiment.copy_with(conditions=(*conditions,), strategies=(*compared,))
 
 

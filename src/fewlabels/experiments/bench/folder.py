@@ -43,14 +43,10 @@ from fewlabels.experiments.bench.experiment import (
 from fewlabels.experiments.runs import RoundLine, RunFolder, has_ended
 from fewlabels.experiments.settings import Choice, FrozenModel, faults
 
-SCHEMA = 1
-"""Version of the files of a benchmark."""
-
-_KIND = "fewlabels bench"
 _LOCK = ".fewlabels-lock"
 _MOST_BYTES = 2**26
 _TIMEOUT = 30.0  # seconds
-_DESCRIPTION = {"kind": _KIND, "schema_version": SCHEMA}
+_DESCRIPTION = {"kind": "fewlabels bench", "schema_version": 1}
 
 
 class Failure(FrozenModel):
@@ -104,22 +100,15 @@ class BenchFolder:
 
     def check(self) -> None:
         """Raise unless the folder is one of a benchmark, of this version."""
-        file, content = self.description_file, None
-        try:
-            content = files.parse_json(files.read_regular(file, _MOST_BYTES))
-        except OSError:
-            pass
-        except ValueError as error:
-            raise ForeignFolderError(
-                f"'{file}' could not be read: {error}. If this is a benchmark, replace "
-                f"its content by {json.dumps(_DESCRIPTION)}"
-            ) from error
-        if not isinstance(content, dict) or content.get("kind") != _KIND:
-            msg = f"'{self.path}' does not contain a benchmark. Give another folder."
-            raise ForeignFolderError(msg)
+        content = None
+        with suppress(OSError, ValueError):
+            content = files.parse_json(
+                files.read_regular(self.description_file, _MOST_BYTES)
+            )
         if content != _DESCRIPTION:
             raise ForeignFolderError(
-                f"'{self.path}' is {content}; this program knows version {SCHEMA}."
+                f"'{self.path}' does not contain a benchmark of this version: its "
+                f"bench.json is not {json.dumps(_DESCRIPTION)}. Give another folder."
             )
 
     def experiments(self) -> dict[str, Experiment]:
@@ -399,11 +388,8 @@ def read_results(folder: BenchFolder, experiment: Experiment) -> Results:
 
     def read(condition: Condition, strategy: Choice, seed: int) -> CellResult:
         cell = cell_of(condition, strategy, seed)
-        own, notes, failure = (
-            folder.run_folder(cell),
-            folder.notes(cell),
-            folder.failure(cell),
-        )
+        own, notes = folder.run_folder(cell), folder.notes(cell)
+        failure = folder.failure(cell)
         result = CellResult(strategy.label, seed, cell, notes, failure)
         try:
             return replace(

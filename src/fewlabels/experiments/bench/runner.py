@@ -3,16 +3,14 @@
 Every engine calls :func:`work`, so that where a run is done changes nothing in it.
 """
 
-import json
 import reprlib
 import shutil
 import tempfile
-import threading
 import time
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,26 +20,15 @@ import torch
 
 from fewlabels import data, files, progress, training
 from fewlabels.errors import FewlabelsError, RunError, RunInUseError, UsageError
-from fewlabels.experiments.acquisition import hidden, round_folder, starting_answers
+from fewlabels.experiments.acquisition import hidden, starting_answers
 from fewlabels.experiments.bench.experiment import Cell, Experiment, plan, steps_of
 from fewlabels.experiments.bench.folder import BenchFolder, Failure
-from fewlabels.experiments.runs import (
-    RunFolder,
-    are_same_data,
-    environment,
-    execute,
-    has_ended,
-)
+from fewlabels.experiments.runs import RunFolder, are_same_data, environment, execute
 from fewlabels.experiments.settings import Choice, RunSettings, identity_changes
 from fewlabels.jobs import Executor, startable
 from fewlabels.names import AllowCode, check_code
 from fewlabels.pool import Pool
 from fewlabels.rng import stream
-
-_HOUR = 3600.0
-_MEGABYTE = 1e6
-_LOOK_EVERY = 2.0  # seconds
-_TAIL = 4096  # bytes of a journal that hold its last line
 
 
 @dataclass(frozen=True)
@@ -94,10 +81,16 @@ def run(
     """
     todo = plan(experiment)
     first = folder.missing(todo.beginnings)
-    with _watched(folder, todo.all):
-        yield from run_cells(first, folder, executor, tensorboard=tensorboard)
+    num_left = len(folder.missing(todo.all))
+    total = len(todo.all)
+    with progress.track("Runs", total, done=total - num_left) as advance:
+        for ended in run_cells(first, folder, executor, tensorboard=tensorboard):
+            advance(1)
+            yield ended
         later = folder.missing(cell for cell in todo.all if cell not in first)
-        yield from run_cells(later, folder, executor, tensorboard=tensorboard)
+        for ended in run_cells(later, folder, executor, tensorboard=tensorboard):
+            advance(1)
+            yield ended
 
 
 def run_cells(
@@ -125,60 +118,6 @@ def run_cells(
                 failure = Failure(label=cell.label, error=error, traceback=log or "")
                 folder.write_failure(cell, failure)
                 yield Ended(cell, error)
-
-
-@contextmanager
-def _watched(folder: BenchFolder, cells: Sequence[Cell]) -> Iterator[None]:
-    """Report the steps of all runs while the block runs, wherever they are done."""
-    trained = {cell.settings.trainer.label: cell.settings for cell in cells}
-    steps = {label: steps_of(settings) or 1 for label, settings in trained.items()}
-    lengths = {cell.address: steps[cell.settings.trainer.label] for cell in cells}
-    totals = {
-        cell.address: lengths[cell.address] * cell.num_trainings for cell in cells
-    }
-    done, end = dict.fromkeys(totals, 0), threading.Event()
-
-    def count() -> int:
-        for cell in cells:
-            if done[cell.address] < totals[cell.address]:
-                length = lengths[cell.address]
-                done[cell.address] = _steps_done(folder, cell, length)
-        return sum(done.values())
-
-    def look(before: int) -> None:
-        while not end.wait(_LOOK_EVERY):
-            now = count()
-            if now > before:
-                advance(now - before)
-                before = now
-
-    before = count()
-    with progress.track("Steps", sum(totals.values()), done=before) as advance:
-        looking = threading.Thread(target=look, args=(before,), daemon=True)
-        looking.start()
-        try:
-            yield
-        finally:
-            end.set()
-            looking.join()
-
-
-def _steps_done(folder: BenchFolder, cell: Cell, steps: int) -> int:
-    """Return how many steps of a run's own trainings its files say are done."""
-    lines, own = folder.lines(cell), folder.run_folder(cell)
-    if has_ended(lines):
-        return steps * cell.num_trainings
-    if cell.is_asking and not lines:
-        return 0  # the first training is another run's, even where it is not copied
-    last = 0
-    with suppress(OSError, ValueError, KeyError, TypeError, IndexError):  # none yet
-        with own.training_file.open("rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - _TAIL))
-            entry = json.loads(file.read().split(b"\n")[-2])
-        if entry["part"] == round_folder(own.path, len(lines)).name:
-            last = int(entry["step"])
-    return steps * cell.num_trained(len(lines)) + min(steps, last)
 
 
 @startable
@@ -366,7 +305,7 @@ class ExperimentCost:
     def hours(self) -> float:
         """Hours that what is left will take, all workers busy."""
         busy = min(self.num_workers, max(1, self.num_cells - self.num_finished))
-        return self.num_trainings_left * self.seconds_per_training / busy / _HOUR
+        return self.num_trainings_left * self.seconds_per_training / busy / 3600
 
 
 def estimate(
@@ -401,12 +340,11 @@ def estimate(
             for cell in planned.cells
             for entry in folder.timings(cell)[1:]
         ]
-        source = (
-            "measured in runs that are finished" if taken else "expected on one core"
-        )
         seconds_per_step = experiment.footprint.seconds_per_step
+        source = "expected on one core"
         if taken:
             seconds_per_step = fmean(taken) / (steps or 1)
+            source = "measured in runs that are finished"
     trainings = num_trainings([experiment])
     return ExperimentCost(
         num_cells=len(planned.all),
@@ -418,7 +356,7 @@ def estimate(
         seconds_per_step=seconds_per_step,
         source=source,
         num_workers=num_workers,
-        disk=left * experiment.footprint.megabytes * _MEGABYTE,
+        disk=left * experiment.footprint.megabytes * 1e6,
     )
 
 

@@ -10,6 +10,7 @@ from fewlabels.errors import UsageError
 from fewlabels.experiments.bench.experiment import Cell
 from fewlabels.experiments.bench.folder import BenchFolder
 from fewlabels.jobs.cluster import restore_environment
+from fewlabels.names import check_installed
 
 _PASSWORD = re.compile(r"//[^/\s]*@")  # with the name before it
 _TAG = "fewlabels.cell"
@@ -30,12 +31,9 @@ class Mlflow:
         """
         # MLflow reads this when it is imported; a person's own choice stays.
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        try:
-            import mlflow
-        except ImportError as error:
-            raise UsageError(
-                f"MLflow is not installed ({error}): pip install 'fewlabels[mlflow]'."
-            ) from error
+        check_installed("Tracking", "mlflow", extra="mlflow")
+        import mlflow
+
         self._mlflow: Any = mlflow
         self._uri = uri
         with self._explained(), restore_environment(_RETRIES):
@@ -55,8 +53,7 @@ class Mlflow:
             yield
         except (self._mlflow.exceptions.MlflowException, ImportError) as error:
             msg = (
-                f"MLflow at '{self._uri}' cannot be used: {error}. Give an address "
-                "that it knows, such as sqlite:///mlflow.db, or go on without."
+                f"MLflow at '{self._uri}' is not usable: {error}. Give a URI it knows."
             )
             raise UsageError(_PASSWORD.sub("//***@", msg)) from error
 
