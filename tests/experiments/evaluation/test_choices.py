@@ -1,46 +1,22 @@
-import math
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from fewlabels.errors import ShapeError, UsageError
 from fewlabels.experiments.evaluation import (
-    class_balance,
     class_coverage,
     redundant_share,
 )
 
-COUNTS = st.lists(st.integers(0, 50), min_size=2, max_size=12).filter(any)
-
 
 @pytest.mark.parametrize(
-    ("counts", "coverage", "balance"),
-    [
-        ([1, 1, 1, 1], 1, 1),
-        ([4, 0, 0, 0], 0.25, 0),
-        ([7, 7, 0, 0], 0.5, 0.5),
-        # Shares 1/2, 1/4, 1/4, 0: 1.5 bits of 2.
-        ([2, 1, 1, 0], 0.75, 0.75),
-        ([5], 1, 1),
-    ],
+    ("counts", "coverage"),
+    [([1, 1, 1, 1], 1), ([4, 0, 0, 0], 0.25), ([2, 1, 1, 0], 0.75), ([5], 1)],
 )
-def test_coverage_and_balance_by_hand(counts, coverage, balance):
+def test_coverage_by_hand(counts, coverage):
     assert class_coverage(counts) == coverage
-    assert class_balance(counts) == pytest.approx(balance)
-    assert math.copysign(1, class_balance(counts)) == 1  # no negative zero
-
-
-@given(COUNTS)
-def test_balance_is_scipys_entropy(counts):
-    found = class_balance(counts)
-    assert found == pytest.approx(stats.entropy(counts, base=len(counts)), abs=1e-12)
-    assert -1e-12 <= found <= 1 + 1e-12
-    assert class_balance(counts[::-1]) == pytest.approx(found)
-    assert class_balance([3 * count for count in counts]) == pytest.approx(found)
 
 
 def slow_redundant_share(picks, labeled, groups):
@@ -83,14 +59,17 @@ def test_without_copies_nothing_is_redundant():
     [
         (lambda: class_coverage([1, -1]), UsageError, "none can be below 0"),
         (lambda: class_coverage([]), ShapeError, r"counts has shape \(0,\)"),
-        (lambda: class_balance([[1, 2]]), ShapeError, r"shape \(classes,\)"),
-        (lambda: class_balance([0, 0]), UsageError, "0 labels in 2 classes"),
-        (lambda: class_balance([1, np.nan]), UsageError, "1 of 2 numbers in counts"),
-        (lambda: redundant_share([], [], [0]), UsageError, "0 picks"),
-        (lambda: redundant_share([0, 0], [], [0]), UsageError, "1 are different"),
-        (lambda: redundant_share([0], [0], [0]), UsageError, "1 labeled already"),
-        (lambda: redundant_share([2], [], [0, 1]), UsageError, r"\[2\] are not among"),
-        (lambda: redundant_share([0], [-1], [0, 1]), UsageError, r"\[-1\] are not"),
+        (lambda: class_coverage([[1, 2]]), ShapeError, r"shape \(classes,\)"),
+        (lambda: class_coverage([1, np.nan]), UsageError, "1 of 2 numbers in counts"),
+        (lambda: redundant_share([], [], [0]), UsageError, r"picks are \[\]"),
+        (lambda: redundant_share([0, 0], [], [0]), UsageError, "items, each once"),
+        (
+            lambda: redundant_share([0], [0], [0]),
+            UsageError,
+            r"labeled \[0\]; give new",
+        ),
+        (lambda: redundant_share([2], [], [0, 1]), UsageError, "positions below 2"),
+        (lambda: redundant_share([0], [-1], [0, 1]), UsageError, r"labeled \[-1\]"),
         (lambda: redundant_share([0], [], [0.5]), ShapeError, "groups is float64"),
         (lambda: redundant_share([0], [], [[0]]), ShapeError, r"int64 \(1, 1\)"),
     ],

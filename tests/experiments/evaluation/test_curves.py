@@ -23,10 +23,10 @@ def answers(accuracies, num_audited):
 
 
 def test_a_curve_has_the_interval_of_each_round():
-    curve = learning_curve([10, 30], answers([0.5, 0.75], 40), 0.9, num_items=200)
+    curve = learning_curve([10, 30], answers([0.5, 0.75], 40), 0.9)
     assert [point.num_labeled for point in curve] == [10, 30]
     assert [point.audited for point in curve] == [
-        accuracy_interval(k, 40, 0.9, num_items=200) for k in (20, 30)
+        accuracy_interval(k, 40, 0.9) for k in (20, 30)
     ]
 
 

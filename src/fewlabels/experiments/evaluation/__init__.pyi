@@ -18,7 +18,6 @@ from .budgets import (
 )
 from .choices import (
     chance_overlap as chance_overlap,
-    class_balance as class_balance,
     class_coverage as class_coverage,
     overlap_across_trials as overlap_across_trials,
     overlap_of_unions as overlap_of_unions,

@@ -78,11 +78,7 @@ class Gain:
 
 
 def learning_curve(
-    num_labeled: Sequence[int],
-    right: Rights,
-    level: float = 0.95,
-    *,
-    num_items: int | None = None,
+    num_labeled: Sequence[int], right: Rights, level: float = 0.95
 ) -> tuple[CurvePoint, ...]:
     """Return the accuracy of each round's model, with a band.
 
@@ -94,17 +90,13 @@ def learning_curve(
         num_labeled: Labels that each round's model was trained on, R numbers.
         right: Whether each round's model was right about each audited item.
         level: How often the interval of a round covers the truth, at least.
-        num_items: Size of the set that the slice was drawn from, if the accuracy on
-            this very set is wanted; see :func:`accuracy_interval`.
 
     Returns:
         A point per round, in the order given.
     """
     _check_rights(num_labeled, right)
     return tuple(
-        CurvePoint(
-            labels, accuracy_interval(sum(row), len(row), level, num_items=num_items)
-        )
+        CurvePoint(labels, accuracy_interval(sum(row), len(row), level))
         for labels, row in zip(num_labeled, right, strict=True)
     )
 

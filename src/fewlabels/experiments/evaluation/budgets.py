@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.optimize import isotonic_regression
 
 from fewlabels.errors import UsageError, check_count, check_range
-from fewlabels.experiments.evaluation.numbers import Array, curves, finite
+from fewlabels.experiments.evaluation.comparisons import Array, curves, finite
 
 Reach = Literal["from the start", "within the budget", "never"]
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from fewlabels.errors import ShapeError, UsageError, check_count, whole_number
-from fewlabels.experiments.evaluation.numbers import Array, finite
+from fewlabels.experiments.evaluation.comparisons import Array, finite
 
 LabelSets = Sequence[Iterable[int]]
 """Positions of labeled items, one set per trial."""
@@ -37,34 +37,10 @@ def class_coverage(counts: ArrayLike) -> float:
     Returns:
         A share from 0 to 1.
     """
-    return float((_counts(counts) > 0).mean())
-
-
-def class_balance(counts: ArrayLike) -> float:
-    """Return how even labels are over the classes: entropy over its largest value.
-
-    Example:
-        >>> class_balance([5, 5, 0, 0])
-        0.5
-
-    Args:
-        counts: Labels of each class, shape (C,); at least one label in all.
-
-    Returns:
-        1 where all classes have equally many, 0 where one has all. A single class is
-        even.
-
-    Raises:
-        UsageError: If there is no label.
-    """
-    counts_C = _counts(counts)
-    total = counts_C.sum()
-    if total == 0:
-        raise UsageError(f"There are 0 labels in {len(counts_C)} classes; give one.")
-    if len(counts_C) == 1:
-        return 1.0
-    shares = counts_C[counts_C > 0] / total
-    return float(-(shares * np.log(shares)).sum() / np.log(len(counts_C))) + 0.0
+    counts_C = finite("counts", counts, "(classes,)")
+    if (counts_C < 0).any():
+        raise UsageError(f"counts is {counts_C.tolist()}; none can be below 0.")
+    return float((counts_C > 0).mean())
 
 
 def redundant_share(
@@ -98,24 +74,15 @@ def redundant_share(
     if groups_N.ndim != 1 or groups_N.dtype.kind not in "iu":
         raise ShapeError(f"groups is {groups_N.dtype} {groups_N.shape}; give int (N,).")
     picked, before = _positions("picks", picks), _positions("labeled", labeled)
-    if not picked or len(picked) != len(picks) or picked & before:
+    is_inside = (picked | before) <= set(range(len(groups_N)))
+    if not picked or len(picked) != len(picks) or picked & before or not is_inside:
         raise UsageError(
-            f"Of {len(picks)} picks, {len(picked)} are different and "
-            f"{len(picked & before)} labeled already; give new items, each once."
+            f"picks are {sorted(picked)[:5]}, labeled {sorted(before)[:5]}; give new "
+            f"items, each once, and positions below {len(groups_N)}."
         )
-    outside = sorted(i for i in picked | before if not 0 <= i < len(groups_N))
-    if outside:
-        raise UsageError(f"{outside[:5]} are not among the {len(groups_N)} items.")
     known = set(groups_N[list(before)].tolist()) if before else set()
     new = set(groups_N[list(picked)].tolist()) - known
     return 1 - len(new) / len(picked)
-
-
-def _counts(counts: ArrayLike) -> Array:
-    counts_C = finite("counts", counts, "(classes,)")
-    if (counts_C < 0).any():
-        raise UsageError(f"counts is {counts_C.tolist()}; none can be below 0.")
-    return counts_C
 
 
 def overlap_of_unions(one: LabelSets, other: LabelSets) -> float:
@@ -261,13 +228,12 @@ def _trials(
     check_count("one", len(one), len(starts) or 1, "trial")
     check_count("other", len(other), len(starts), "trial")
     trials = []
-    for number, (own, others, begun) in enumerate(zip(one, other, starts, strict=True)):
-        first, second = _positions("one", own), _positions("other", others)
-        start = _positions("starts", begun)
-        num_missing = len(start - (first & second))
-        if num_missing:
+    for number, sets in enumerate(zip(one, other, starts, strict=True)):
+        first, second, start = (_positions("a trial", items) for items in sets)
+        if not start <= first & second:
             raise UsageError(
-                f"Trial {number}: {num_missing} of {len(start)} starts are not in both."
+                f"Trial {number}: {len(start - (first & second))} of {len(start)} "
+                "starts are not in both."
             )
         trials.append((first, second, start))
     return trials

@@ -9,15 +9,10 @@ items are added and jumps with the level; the mid-P interval is shorter and prom
 nothing. For an audit of some dozens of images a promise that holds is worth more than a
 point or two of width.
 
-Where the slice is drawn without replacement and the question is about these very
-images, the same two tails of the hypergeometric distribution give the ends: shorter,
-and still exact.
-
 Tails of distributions are computed in plain Python, since importing SciPy takes a
 second.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, lgamma, log, log1p
@@ -103,11 +98,7 @@ class AuditedAccuracy:
 
 
 def accuracy_interval(
-    num_right: int,
-    num_audited: int,
-    level: float = 0.95,
-    *,
-    num_items: int | None = None,
+    num_right: int, num_audited: int, level: float = 0.95
 ) -> AuditedAccuracy:
     """Return the exact interval for the accuracy behind a random slice.
 
@@ -120,9 +111,6 @@ def accuracy_interval(
         num_audited: Items of the slice (n). With 0 of them nothing is known, and the
             interval reaches from 0 to 1.
         level: How often the interval shall cover the truth, at least.
-        num_items: Size of the set (N) that the slice was drawn from without
-            replacement, if the accuracy on this very set is wanted; None: the accuracy
-            on images like these, of which there is no end.
 
     Returns:
         The accuracy seen and the interval.
@@ -131,36 +119,14 @@ def accuracy_interval(
     audited = whole_number("num_audited", num_audited)
     check_range("level", level, above=0, below=1)
     check_range("num_right", right, at_least=0, at_most=audited)
-    if num_items is not None and whole_number("num_items", num_items) < audited:
-        raise UsageError(f"num_audited is {audited}, more than num_items, {num_items}.")
-    low, high, tail = 0.0, 1.0, (1 - level) / 2
-    if audited and num_items is not None:
-        low, high = _finite(right, audited, tail, num_items)
-    elif audited:  # to be so often right is rare, or to be so often wrong
-        wrong = audited - right
-        low = chance_of(right, audited, tail) if right else 0.0
-        high = 1 - chance_of(wrong, audited, tail) if wrong else 1.0
+    low, high, tail, wrong = 0.0, 1.0, (1 - level) / 2, audited - right
+    if right:  # to be so often right is rare, or to be so often wrong
+        low = chance_of(right, audited, tail)
+    if wrong:
+        high = 1 - chance_of(wrong, audited, tail)
     return AuditedAccuracy(
         num_right=right, num_audited=audited, low=low, high=high, level=level
     )
-
-
-def _finite(right: int, audited: int, tail: float, size: int) -> tuple[float, float]:
-    """Return the smallest and largest share of right items that fit the slice."""
-    from scipy import stats
-
-    possible = range(right, size - (audited - right) + 1)
-
-    def as_many(total: int) -> float:
-        return float(stats.hypergeom.sf(right - 1, size, total, audited))
-
-    def as_few(total: int) -> float:
-        return float(stats.hypergeom.cdf(right, size, total, audited))
-
-    # The first grows with the total and the second falls, so both are bisected.
-    first = bisect_right(possible, tail, key=as_many)
-    behind = bisect_left(possible, -tail, key=lambda total: -as_few(total))
-    return possible[first] / size, possible[behind - 1] / size
 
 
 def chance_of(least: int, trials: int, tail: float) -> float:
@@ -179,10 +145,8 @@ def chance_of(least: int, trials: int, tail: float) -> float:
     low, high = 0.0, least / trials
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        if _at_least(least, trials, middle) < tail:
-            low = middle
-        else:
-            high = middle
+        is_rare = _at_least(least, trials, middle) < tail
+        low, high = (middle, high) if is_rare else (low, middle)
     return (low + high) / 2
 
 
