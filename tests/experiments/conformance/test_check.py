@@ -27,7 +27,7 @@ BROKEN = [
     (broken.ChangesFeatures, "inputs untouched", "its input: classifier.features. W"),
     (broken.Remembers, "no memory", "attributes changed with a call: calls"),
     (broken.KeepsTheFirst, "no memory", "attributes changed with a call: rows"),
-    (broken.WritesTensors, "record", r"record\['scores'\] is of type Tensor"),
+    (broken.WritesTensors, "record", r"record is {'scores': tensor"),
     (broken.WritesPairs, "record", r"record\['pair'\] is \(1, 2\) and comes back"),
     (broken.GivesAList, "a query", "returned a list; return a Query"),
     (broken.GivesOneLess, "a query", "4 of 42 candidates, not 5"),
