@@ -17,7 +17,8 @@ from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.experiments.acquisition import mark_of
 from fewlabels.names import Identity, identity
 from fewlabels.pool import Split
-from fewlabels.training.training import training_fingerprint
+from fewlabels.training.training import TrainingTask
+from fewlabels.training.views import Views
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,7 @@ def test_how_a_training_is_done_changes_no_hash(name):
         (
             identity(trainer),
             mark_of(trainer, pool, Split(pool.images, pool.labels, pool.ids), 0, 0),
-            training_fingerprint(identity(trainer), pool, "", "", 0),
+            TrainingTask(trainer, pool, Views(), 0, None).fingerprint,
         )
         for trainer in (training.make(name), training.make(name, **done))
     ]

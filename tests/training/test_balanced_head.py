@@ -85,7 +85,7 @@ def test_the_balanced_layer_predicts(tmp_path, name, monkeypatch):
 
     def spied(self, *args):
         loss = advance(self, *args)
-        averages[:] = [copy.deepcopy(self.average.module)]
+        averages[:] = [copy.deepcopy(self.average)]
         return loss
 
     monkeypatch.setattr(loop.Stepper, "advance", spied)

@@ -19,7 +19,7 @@ from fewlabels.errors import TrainingError, UsageError
 from fewlabels.models import checkpoint
 from fewlabels.training import devices, loop, resolve
 from fewlabels.training.devices import ProcessGroup
-from fewlabels.training.loop import AveragedNetwork, cosine_factor, sgd
+from fewlabels.training.loop import averaged, cosine_factor, sgd
 from fewlabels.training.training import TrainingTask
 
 STEPS = 5
@@ -69,7 +69,7 @@ def by_groups(trainer, pool):
     """Yield the state after each step of a training that sees two groups in turn."""
     task = task_of(trainer, pool)
     schedule, network = trainer.schedule, task.build_network().train()
-    average = AveragedNetwork(network, schedule.ema_decay)
+    average = averaged(network, schedule.ema_decay)
     optimizer = sgd(
         network, schedule.learning_rate, schedule.momentum, schedule.weight_decay
     )
@@ -98,7 +98,7 @@ def by_groups(trainer, pool):
             else:
                 own.copy_(others[0])
         optimizer.step()
-        average.update()
+        average.update_parameters(network)
         yield average.module, copy.deepcopy(memories[0])
 
 

@@ -70,7 +70,7 @@ def test_what_is_predicted_is_corrected(tmp_path, name, monkeypatch):
 
     def spied(self, *args):
         done = advance(self, *args)
-        averages[:] = [copy.deepcopy(self.average.module.network)]
+        averages[:] = [copy.deepcopy(self.average.network)]
         return done
 
     monkeypatch.setattr(loop.Stepper, "advance", spied)

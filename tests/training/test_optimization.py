@@ -15,7 +15,7 @@ from fewlabels.pool import ArrayImages
 from fewlabels.training import loop, make
 from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.loop import (
-    AveragedNetwork,
+    averaged,
     cosine_factor,
     rate_bound,
     sgd,
@@ -66,7 +66,7 @@ def test_a_step_is_nesterovs():
 
 def test_the_average_agrees_with_its_definition():
     net = network()
-    average = AveragedNetwork(net, 0.7)
+    average = averaged(net, 0.7)
     expected = {name: p.detach().clone() for name, p in net.named_parameters()}
     draws = rng.stream(1, "moves")
     for _ in range(4):
@@ -74,7 +74,7 @@ def test_the_average_agrees_with_its_definition():
             for parameter in net.parameters():
                 parameter.add_(torch.randn(parameter.shape, generator=draws))
         net.train()(torch.rand(5, 1, 4, 4, generator=draws))  # moves the statistics
-        average.update()
+        average.update_parameters(net)
         for name, parameter in net.named_parameters():
             expected[name] = 0.7 * expected[name] + 0.3 * parameter.detach()
     for name, parameter in average.module.named_parameters():
@@ -83,9 +83,9 @@ def test_the_average_agrees_with_its_definition():
 
 def test_running_statistics_are_copied_not_averaged():
     net = network()
-    average = AveragedNetwork(net, 0.999)
+    average = averaged(net, 0.999)
     net.train()(torch.rand(5, 1, 4, 4, generator=rng.stream(0, "x")))
-    average.update()
+    average.update_parameters(net)
     buffers = dict(net.named_buffers())
     assert buffers["norm.num_batches_tracked"] == 1
     for name, values in average.module.named_buffers():
@@ -96,8 +96,8 @@ def test_running_statistics_are_copied_not_averaged():
 def test_the_average_leaves_the_network_alone():
     net = network()
     before = copy.deepcopy(net.state_dict())
-    average = AveragedNetwork(net, 0.5)
-    average.update()
+    average = averaged(net, 0.5)
+    average.update_parameters(net)
     assert all(torch.equal(v, before[n]) for n, v in net.state_dict().items())
     assert all(p.requires_grad for p in net.parameters())
     assert not any(p.requires_grad for p in average.module.parameters())

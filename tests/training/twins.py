@@ -45,11 +45,11 @@ def taken(name, seed=0, number=20, **options):
     draws = rng.stream(seed, "weights")
     network = models.build("wrn-10-1", (1, 4, 4), CLASSES, draws)
     stepper = loop.Stepper(task, ProcessGroup(Fabric(accelerator="cpu")), network)
-    for parameter in stepper.average.module.parameters():
+    for parameter in stepper.average.parameters():
         parameter.mul_(1.1)  # so that it can be told from the network
     both = [], []
     for module, passes in zip(
-        (stepper.learning.train(), stepper.average.module), both, strict=True
+        (stepper.learning.train(), stepper.average), both, strict=True
     ):
         module.register_forward_hook(
             lambda _, shown, said, passes=passes: passes.append(Pass(shown[0], said))

@@ -37,12 +37,11 @@ from fewlabels.training.learner import (
 
 _TINY = 1e-6
 _PLAIN_MISFIT = 0.25
-_SOLVER_OPTIONS = ("capacity", "masking", "solver")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Targeted(Settings):
-    """Settings of an alignment to class shares, known or estimated."""
+class Alignment(Settings):
+    """Refines the pseudo-labels of any learner to class shares, known or estimated."""
 
     target: Annotated[
         Literal["uniform", "labeled", "estimated"] | tuple[float, ...], Limits(above=0)
@@ -54,6 +53,16 @@ class Targeted(Settings):
     def check(self, pool: Pool) -> None:
         """Raise unless a target that was given has a share for each class."""
         check_number_of_shares("target", self.target, pool)
+
+    def memory(self, pool: Pool) -> dict[str, Tensor]:
+        """Return the tensors that outlive a step, as they are before the first."""
+        raise NotImplementedError
+
+    def pseudo_labels(
+        self, step: Step, probabilities_UC: Tensor, is_sure: IsSure
+    ) -> PseudoLabels:
+        """Return refined pseudo-labels of the unlabeled items of a step."""
+        raise NotImplementedError
 
     def known(self, pool: Pool, num_rows: int) -> Tensor | None:
         """Return how many of some rows each class shall get; None: to be estimated."""
@@ -68,7 +77,7 @@ class Targeted(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistributionAlignment(Targeted):
+class DistributionAlignment(Alignment):
     """Scales the pseudo-labels of any learner by target over running mean."""
 
     official: ClassVar[Mapping[str, Any]] = {"share_decay": 0.999}
@@ -121,7 +130,7 @@ def align(rows_UC: Tensor, target_C: Tensor | float, mean_C: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Darp(Targeted):
+class Darp(Alignment):
     """Refines the pseudo-labels of any learner by DARP.
 
     Predictions for the whole pool are stored as they come. After a warm-up, every few
@@ -160,11 +169,6 @@ class Darp(Targeted):
             "counts": torch.zeros(2, dtype=torch.int64),
         }
 
-    def wanted(self, pool: Pool, probabilities_NC: Tensor) -> Tensor:
-        """Return how many items of the pool each class shall get."""
-        known_C = self.known(pool, len(pool))
-        return targets.estimated(probabilities_NC) if known_C is None else known_C
-
     def pseudo_labels(
         self, step: Step, probabilities_UC: Tensor, is_sure: IsSure
     ) -> PseudoLabels:
@@ -194,25 +198,28 @@ class Darp(Targeted):
     def _refine(self, step: Step) -> None:
         """Refine the whole stored matrix; warn the first time that is impossible."""
         stored_NC, dual_C = step.memory["stored"], step.memory["dual"]
-        counts, classes = step.memory["counts"], step.pool.classes
-        target_C = self.wanted(step.pool, stored_NC)
+        counts, target_C = step.memory["counts"], self.known(step.pool, len(step.pool))
+        if target_C is None:
+            target_C = targets.estimated(stored_NC)
         message = ""
         if not counts.any() and targets.misfit(stored_NC, target_C) > _PLAIN_MISFIT:
-            means_C, shares_C = (
-                stored_NC.double().mean(dim=0),
-                target_C / len(stored_NC),
-            )
-            often, seldom = int(means_C.argmax()), int(means_C.argmin())
+            means_C = stored_NC.double().mean(dim=0)
+            often = int(means_C.argmax())
             message = (
                 "DARP pulls the predictions towards class shares that do not fit them: "
-                f"{means_C[often]:.0%} as '{classes[often]}' and {means_C[seldom]:.0%} "
-                f"as '{classes[seldom]}' against {shares_C[often]:.0%} and "
-                f"{shares_C[seldom]:.0%} of the target. If the classes are that "
-                "uneven, set target to their shares."
+                f"{means_C[often]:.0%} as '{step.pool.classes[often]}' against "
+                f"{target_C[often] / len(stored_NC):.0%} of the target. If the classes "
+                "are that uneven, set target to their shares."
             )
-        options = {name: getattr(self, name) for name in _SOLVER_OPTIONS}
         try:
-            solution = darp.solve(stored_NC, target_C, start=dual_C, **options)
+            solution = darp.solve(
+                stored_NC,
+                target_C,
+                capacity=self.capacity,
+                masking=self.masking,
+                solver=self.solver,
+                start=dual_C,
+            )
             step.memory["refined"].copy_(solution.refined)
             dual_C.copy_(solution.dual)
             counts[0] += 1

@@ -46,7 +46,7 @@ class FixMatchAbc(FixMatch):
         """Return the losses of the balanced layer, by its own pseudo-labels."""
         del pseudo
         labels_B = step.minibatch.labels
-        labeled_BC, weak_UC, strong_UC = (output.heads[_HEAD] for output in outputs)
+        labeled_BC, weak_UC, strong_UC = (o.heads[_HEAD] for o in outputs)
         believed_UC = weak_UC.detach().softmax(dim=1)
         confidence_U, classes_U = believed_UC.max(dim=1)
         rarity_C = rarity(step.pool).to(labeled_BC)

@@ -121,7 +121,7 @@ class FixMatchCta(FixMatch):
         shares_KS = raised_KS / raised_KS.amax(dim=1, keepdim=True)
         return shares_KS.where(shares_KS >= self.least_rate, 0)
 
-    def outputs(self, step: Step) -> Outputs:
+    def outputs(self, step: Step, *others: Tensor) -> Outputs:
         """Draw strong views, and return the network's outputs."""
         draws = step.stream("learned operations")
         weak = step.minibatch.views["strong"].cpu()
@@ -131,7 +131,7 @@ class FixMatchCta(FixMatch):
         self._probe(step)
         views = {**step.minibatch.views, "strong": strong}
         minibatch = replace(step.minibatch, views=views)
-        return super().outputs(replace(step, minibatch=minibatch))
+        return super().outputs(replace(step, minibatch=minibatch), *others)
 
     def _probe(self, step: Step) -> None:
         """Let the rates follow what the averaged network recognizes."""

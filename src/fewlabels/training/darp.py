@@ -30,6 +30,7 @@ from fewlabels.errors import (
     InfeasibleTargetError,
     UsageError,
     check_range,
+    count,
     whole_number,
 )
 from fewlabels.names import check_known
@@ -50,7 +51,6 @@ _CHUNK_ENTRIES = 2**18
 _LEAST_ENTROPY = 1e-8
 _SMOOTHING = 1e-6  # of the public code
 _SLACK = 1e-6  # twice 4,999.9999999 rows are meant as 10,000
-_MOST_NAMED = 10
 _MOST_STEPS = 100
 _STEPS_BEFORE_A_DOUBT = (8, 16, 32, 64)
 _MOST_TRIALS = 40
@@ -60,6 +60,10 @@ _LEAST_RATIO = torch.finfo(torch.float64).tiny  # an empty column has a logarith
 _RIDGE = 1e-12
 _EPSILON = torch.finfo(torch.float64).eps
 _SINGLE_RANGE = 1e-20  # smallest column for which products fit single precision
+_ADVICE = (
+    "Choose a target nearer to the predictions (darp.targets.estimated), a larger "
+    "capacity (None masks nothing), or masking='code'."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +122,8 @@ def solve(
         The refined rows, with the dual and the difference that is left.
 
     Raises:
-        InfeasibleTargetError: If no such matrix exists.
-        UsageError: If an option has no meaning.
+        UsageError: If an option has no meaning. Where no such matrix exists,
+            :class:`InfeasibleTargetError` is raised.
     """
     check_known("weighting", weighting, Weighting)
     check_known("masking", masking, Masking)
@@ -130,30 +134,20 @@ def solve(
     probabilities = torch.as_tensor(probabilities)
     matrix_MK = targets.probability_rows(probabilities)
     target_K = targets.column_target(target, matrix_MK)
-    start_K = torch.zeros_like(target_K)
-    if start is not None:
-        start_K = start.detach().to(target_K)
-        if start_K.shape != target_K.shape or not bool(start_K.isfinite().all()):
-            raise UsageError(
-                f"start is {start_K.tolist()}; give a dual of {len(target_K)} classes."
-            )
-        start_K = start_K - start_K.mean()
+    start_K = torch.zeros_like(target_K) if start is None else start.detach()
+    start_K = start_K.to(target_K)
+    if start_K.shape != target_K.shape or not bool(start_K.isfinite().all()):
+        raise UsageError(
+            f"start is {start_K.tolist()}; give a dual of {len(target_K)} classes."
+        )
+    start_K = start_K - start_K.mean()
     problem = Problem(matrix_MK, target_K, capacity, weighting, masking)
+    problem.check_feasible()
     rows_MK = torch.empty_like(matrix_MK)
-    try:
-        problem.check_feasible()
-        if solver == "newton":
-            point, iterations = _minimize(problem, start_K, tolerance, rows_MK)
-        else:
-            point, iterations = _alternate(problem, start_K, rounds, tolerance, rows_MK)
-    except InfeasibleTargetError as error:
-        advice = "Choose a target nearer to the predictions (darp.targets.estimated)"
-        if capacity is not None and masking == "paper":
-            advice += (
-                f", raise capacity, which is {capacity:g} (None masks nothing), or use "
-                "masking='code', which leaves no entry at zero"
-            )
-        raise InfeasibleTargetError(f"{error} {advice}.") from None
+    if solver == "newton":
+        point, iterations = _minimize(problem, start_K, tolerance, rows_MK)
+    else:
+        point, iterations = _alternate(problem, start_K, rounds, tolerance, rows_MK)
     return Refinement(
         refined=rows_MK.to(probabilities.dtype),
         dual=point.dual - point.dual.mean(),
@@ -303,7 +297,7 @@ class Problem:
         """
         if not self.has_zeros:
             return
-        num_rows, num_classes = self.reference.shape
+        num_classes = len(self.target)
         is_place_MK = self.reference > 0
         order = list(range(num_classes))
         served_K, wanted_K = is_place_MK.sum(dim=0), self.target
@@ -316,16 +310,11 @@ class Problem:
         served = int(served_K[worst])
         if float(wanted_K[worst]) - served <= _SLACK:
             return
-        members = order[worst if dual_K is None else 0 : worst + 1]
-        reason = f"only {served} of {num_rows} rows have any probability there"
-        if 2 * len(members) > num_classes:
-            members = order[worst + 1 :]
-            reason = f"{num_rows - served} rows have no probability elsewhere"
-        names = ", ".join(map(str, sorted(members)[:_MOST_NAMED]))
-        names += ", ..." if len(members) > _MOST_NAMED else ""
+        members = sorted(order[worst if dual_K is None else 0 : worst + 1])
         raise InfeasibleTargetError(
-            f"{'Class' if len(members) == 1 else 'Classes'} {names} cannot get "
-            f"{float(self.target[members].sum()):.6g} rows: {reason}."
+            f"{count(len(members), 'class', 'classes')} ({str(members[:10])[1:-1]}) "
+            f"cannot get {float(wanted_K[worst]):.6g} rows: only {served} of "
+            f"{len(self.reference)} have any probability there. {_ADVICE}"
         )
 
 
@@ -338,14 +327,14 @@ def mask(probabilities_MK: Tensor, target_K: Tensor, capacity: float) -> Tensor:
     num_rows = len(probabilities_MK)
     counts_K = (capacity * target_K + _SLACK).floor_().clamp_max_(num_rows)
     columns_KM = probabilities_MK.T.cpu().numpy().copy()
-    for column_M, count in zip(columns_KM, counts_K.long().tolist(), strict=True):
-        first = num_rows - count
+    for column_M, kept in zip(columns_KM, counts_K.long().tolist(), strict=True):
+        first = num_rows - kept
         if first == num_rows:
             column_M[:] = 0
         elif first > 0:
             threshold = np.partition(column_M, first)[first]
             equal = np.flatnonzero(column_M == threshold)
-            late = equal[count - int((column_M > threshold).sum()) :]
+            late = equal[kept - int((column_M > threshold).sum()) :]
             column_M[column_M < threshold] = 0
             column_M[late] = 0
     return torch.from_numpy(columns_KM).T.contiguous().to(probabilities_MK.device)
@@ -424,7 +413,8 @@ def _minimize(
         point, more = _minimize(problem, zeros_K, tolerance, rows_MK)
         return point, step + more
     raise InfeasibleTargetError(
-        f"After {step} Newton steps a class is {error:.3g} rows off its target."
+        f"After {step} Newton steps a class is {error:.3g} rows off its target. "
+        + _ADVICE
     )
 
 

@@ -6,7 +6,7 @@ Confidence" (NeurIPS 2020).
 Shapes: B labeled items in a minibatch, U unlabeled ones, C classes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,7 +25,7 @@ from fewlabels.training.learner import (
 )
 from fewlabels.training.views import View
 
-Outputs = tuple[Learned, Learned, Learned]
+Outputs = Sequence[Learned]
 """Outputs of the network for labeled, weak and strong views."""
 
 
@@ -53,7 +53,8 @@ class Consistency(Learner):
 
     def loss(self, step: Step) -> Loss:
         """Return the sum of all terms."""
-        labeled, weak, strong = outputs = self.outputs(step)
+        outputs = self.outputs(step)
+        labeled, weak, strong, *_ = outputs
         pseudo = self.pseudo_labels(step, weak.logits.detach().softmax(dim=1))
         supervised = F.cross_entropy(labeled.logits, step.minibatch.labels)
         consistency = consistency_loss(strong.logits, pseudo.classes, pseudo.keeps)
@@ -62,15 +63,14 @@ class Consistency(Learner):
         loss = Loss.of(supervised, consistency, self.consistency_weight, figures)
         return Loss(sum(others.values(), loss.total), loss.figures)
 
-    def outputs(self, step: Step) -> Outputs:
-        """Return the network's outputs for labeled, weak and strong views."""
-        if self.forward == "split":
-            with torch.no_grad():
-                [weak] = step.outputs("weak")
-            labeled, strong = step.outputs("labeled", "strong")
-            return labeled, weak, strong
-        labeled, weak, strong = step.outputs("labeled", "weak", "strong")
-        return labeled, weak, strong
+    def outputs(self, step: Step, *others: Tensor) -> Outputs:
+        """Return outputs for labeled, weak and strong views, then for other inputs."""
+        if self.forward == "joint":
+            return step.outputs("labeled", "weak", "strong", *others)
+        with torch.no_grad():
+            weak, *rest = step.outputs("weak", *others)
+        labeled, strong = step.outputs("labeled", "strong")
+        return labeled, weak, strong, *rest
 
     def pseudo_labels(self, step: Step, probabilities_UC: Tensor) -> PseudoLabels:
         """Return pseudo-labels from weak views, and which of them count."""

@@ -29,8 +29,6 @@ from fewlabels.training.views import (
     OF_VIEWS,
     Inputs,
     Kind,
-    RowViews,
-    VariedRows,
     Views,
     Wanted,
     strong_settings,
@@ -54,16 +52,13 @@ class FrozenInputs(Inputs):
     and kept."""
     encoder_options: dict[str, Any] = field(default_factory=dict)
     """Options of the encoder, such as ``size``, the side images are brought to."""
-    weak: WeakAugment | RowViews = field(
+    weak: WeakAugment = field(
         default_factory=lambda: WeakAugment(flip=True), metadata=OF_VIEWS
     )
-    """How labeled images, and those that pseudo-labels come from, are varied; or how
-    their features are, so that no views need to be embedded."""
-    strong: str | Strong | RowViews = field(
-        default="official", metadata=OF_STRONG_VIEWS
-    )
+    """How labeled images, and those that pseudo-labels come from, are varied."""
+    strong: str | Strong = field(default="official", metadata=OF_STRONG_VIEWS)
     """How the images that learn from pseudo-labels are varied: the name of a preset
-    (see :func:`augment.preset`) or settings; or how their features are."""
+    (see :func:`augment.preset`) or settings."""
     weak_views: Count = field(default=1, metadata=OF_VIEWS)
     """Weak views of each image that are embedded."""
     # It counts for learners without strong views too: all runs have recorded it.
@@ -125,16 +120,12 @@ class FrozenViews(Views):
             self._stored(kind)
 
     def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
-        """Return a view of each item, stored or drawn, for each that is wanted."""
+        """Return a stored view of each item, drawn anew, for each that is wanted."""
         shown = {}
         for name, (kind, generator) in wanted.items():
-            views = self._stored(kind)
-            if isinstance(views, VariedRows):
-                shown[name] = views.of(items, generator)
-            else:
-                size = (len(items),)
-                numbers_n = torch.randint(views.shape[1], size, generator=generator)
-                shown[name] = views.read(items, numbers_n)
+            views, size = self._stored(kind), (len(items),)
+            numbers_n = torch.randint(views.shape[1], size, generator=generator)
+            shown[name] = views.read(items, numbers_n)
         return shown
 
     def as_input(self, views: Tensor) -> Tensor:
@@ -152,25 +143,18 @@ class FrozenViews(Views):
         )
 
     @cached_property
-    def _views(self) -> dict[Kind, StoredViews | VariedRows]:
+    def _views(self) -> dict[Kind, StoredViews]:
         """Views of each kind that was asked for."""
         return {}
 
-    def _stored(self, kind: Kind) -> StoredViews | VariedRows:
-        if kind in self._views:
-            return self._views[kind]
-        inputs = self.inputs
-        settings: WeakAugment | Strong | RowViews = inputs.weak
-        if kind == "strong":
-            settings = strong_settings(inputs.strong)
-        if isinstance(settings, RowViews):
-            self._views[kind] = VariedRows(self.rows, settings)
-        else:
+    def _stored(self, kind: Kind) -> StoredViews:
+        if kind not in self._views:
+            inputs, is_weak = self.inputs, kind == "weak"
             self._views[kind] = embedded_views(
                 self.pool.images,
                 self.encoder,
-                settings=settings,
-                num_views=inputs.weak_views if kind == "weak" else inputs.strong_views,
+                settings=inputs.weak if is_weak else strong_settings(inputs.strong),
+                num_views=inputs.weak_views if is_weak else inputs.strong_views,
                 key=_VIEWS_KEY,
                 cache=self.cache,
             )

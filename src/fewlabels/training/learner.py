@@ -20,7 +20,6 @@ from typing import (
     ClassVar,
     Literal,
     NamedTuple,
-    Protocol,
 )
 
 import torch
@@ -35,6 +34,7 @@ from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.views import View, Views
 
 if TYPE_CHECKING:
+    from fewlabels.training.alignment import Alignment
     from fewlabels.training.loop import Schedule
 
 IsSure = Callable[[Tensor], Tensor]
@@ -59,12 +59,9 @@ class Minibatch:
 
     def to(self, device: torch.device) -> "Minibatch":
         """Return the minibatch on a device."""
-
-        def moved(tensor: Tensor) -> Tensor:
-            return tensor.to(device, non_blocking=True)
-
-        labeled, labels, items = map(moved, (self.labeled, self.labels, self.items))
-        views = {name: moved(view) for name, view in self.views.items()}
+        views = {name: view.to(device) for name, view in self.views.items()}
+        tensors = self.labeled, self.labels, self.items
+        labeled, labels, items = (tensor.to(device) for tensor in tensors)
         return Minibatch(labeled, labels, items, views)
 
 
@@ -100,15 +97,17 @@ class Minibatcher:
 
     def at(self, step: int) -> Minibatch:
         """Return the minibatch of one step."""
-        items_B = self._items(self._labeled, 1, "labeled items", step)
+        size, key = self.schedule.minibatch_size, self.key
+        items_B = draw_items(self._labeled, size, key, "labeled items", step)
         items_U = items_B[:0]
         if self.mu:  # labeled items are among the unlabeled ones, as in official code
-            every = torch.arange(len(self.pool))
-            items_U = self._items(every, self.mu, "unlabeled items", step)
+            every, size = torch.arange(len(self.pool)), self.mu * size
+            items_U = draw_items(every, size, key, "unlabeled items", step)
+        items_B, items_U = self.group.share(items_B), self.group.share(items_U)
         views: dict[str, Tensor] = {}
         for is_labeled, items in ((True, items_B), (False, items_U)):
             wanted = {
-                name: (view.kind, self.group.stream(self.key, f"{name} views", step))
+                name: (view.kind, self.group.stream(key, f"{name} views", step))
                 for name, view in self.wanted.items()
                 if view.is_labeled == is_labeled
             }
@@ -122,10 +121,6 @@ class Minibatcher:
         if self.schedule.balances_classes:
             return oversample(items, self.pool.labels[items])
         return items
-
-    def _items(self, items: Tensor, ratio: int, purpose: str, step: int) -> Tensor:
-        size = ratio * self.schedule.minibatch_size
-        return self.group.share(draw_items(items, size, self.key, purpose, step))
 
 
 def draw_items(items: Tensor, size: int, key: int, purpose: str, step: int) -> Tensor:
@@ -423,24 +418,6 @@ class DirectLearner(Settings):
     def rehearse(self, num_items: int, num_classes: int, width: int) -> float:
         """Solve a small random problem; return how many times longer this one takes."""
         raise NotImplementedError
-
-
-class Alignment(Protocol):
-    """What refines the beliefs of any learner that asks for pseudo-labels."""
-
-    def check(self, pool: Pool) -> None:
-        """Raise if it cannot be right for a pool; quick, so ask early."""
-        ...
-
-    def memory(self, pool: Pool) -> dict[str, Tensor]:
-        """Return the tensors that outlive a step, as they are before the first."""
-        ...
-
-    def pseudo_labels(
-        self, step: Step, probabilities_UC: Tensor, is_sure: IsSure
-    ) -> PseudoLabels:
-        """Return refined beliefs about the unlabeled items of a step."""
-        ...
 
 
 def check_number_of_shares(

@@ -6,10 +6,11 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from fewlabels import progress
 from fewlabels.data.augment import WeakAugment
@@ -26,7 +27,6 @@ from fewlabels.gram import last_layer_kernel
 from fewlabels.gram.spectra import spectrum
 from fewlabels.models import check_name
 from fewlabels.models.network import Network, draw_from
-from fewlabels.names import OMIT_DEFAULT
 from fewlabels.training.devices import OnCheckpoint, ProcessGroup
 from fewlabels.training.learner import (
     Learner,
@@ -55,8 +55,6 @@ OFFICIAL: Mapping[str, Any] = {
     "strong": "official",
 }
 """What FixMatch's official code has instead of the defaults: days on a large GPU."""
-
-Module = TypeVar("Module", bound=nn.Module)
 
 _REPORT_EVERY = 10
 _PREFETCH_ON_GPU = 2
@@ -96,11 +94,6 @@ class Schedule(Settings):
     code takes .001 for CIFAR-100."""
     ema_decay: Share = 0.99
     """Weight of the past in the averaged network."""
-    cycles: Annotated[int, Limits(at_least=0)] = field(default=0, metadata=OMIT_DEFAULT)
-    """Cycles in which the learning rate rises and falls again at the end, while the
-    weights are averaged evenly (fast-SWA; Athiwaratkun et al., 2019); 0: none."""
-    cycle_share: Share = field(default=1 / 16, metadata=OMIT_DEFAULT)
-    """Length of a cycle, as a share of the steps; the paper has 30 of 480 epochs."""
     dropout: Share = 0.0
     """Share of activations dropped in each block; above 0 for sampled networks."""
     checkpoint_every: Count = 30
@@ -125,23 +118,6 @@ class Schedule(Settings):
                 f"minibatch_size {self.minibatch_size} is not a multiple of "
                 f"{self.devices} devices; choose one that is."
             )
-        if self.averages_from < 0:
-            raise UsageError(
-                f"{self.cycles} cycles of {self.cycle_share} exceed {self.steps} steps."
-            )
-
-    @property
-    def cycle_length(self) -> int:
-        """Steps in a cycle."""
-        return max(1, round(self.cycle_share * self.steps))
-
-    @property
-    def averages_from(self) -> int:
-        """The first step after which weights are averaged evenly, if there are cycles.
-
-        It is one cycle before the first.
-        """
-        return self.steps - (self.cycles + 1) * self.cycle_length if self.cycles else 0
 
     @property
     def bn_momentum(self) -> float:
@@ -178,21 +154,6 @@ def cosine_factor(step: int, num_steps: int) -> float:
         0.77301
     """
     return math.cos(7 * math.pi * step / (16 * num_steps))
-
-
-def cyclic_factor(step: int, num_steps: int, cycles: int, length: int) -> float:
-    """Return the same cosine over fewer steps, whose end is repeated in cycles.
-
-    Athiwaratkun et al. (2019, Sec. 4): the last ``length`` steps of the cosine come
-    once more in each cycle.
-
-    Example:
-        >>> cyclic_factor(80, 100, 2, 10) == cosine_factor(70, 80)
-        True
-    """
-    end = num_steps - cycles * length
-    place = step if step < end else end - length + (step - end) % length
-    return cosine_factor(place, end)
 
 
 def sgd(
@@ -246,44 +207,17 @@ def rate_bound(
     return values.smallest if values.rank == len(items) else 0.0
 
 
-class AveragedNetwork(Generic[Module]):
-    """An exponential moving average of a network's weights.
+def averaged(network: nn.Module, decay: float) -> AveragedModel:
+    """Return an exponential moving average of a network's weights.
 
-    Parameters are averaged; buffers (the running statistics, which are averages
-    already) are copied: averaged weights under initial statistics would be useless.
+    Parameters are averaged, from the network before the first step on; buffers (the
+    running statistics, which are averages already) are copied: averaged weights under
+    initial statistics would be useless.
     """
-
-    def __init__(self, network: Module, decay: float) -> None:
-        """Begin with a copy of ``network``."""
-        self.module = copy.deepcopy(network).eval().requires_grad_(requires_grad=False)
-        self.decay = decay
-        self._pairs = (
-            [p.detach() for p in self.module.parameters()],
-            [p.detach() for p in network.parameters()],
-        )
-        self._buffers = (list(self.module.buffers()), list(network.buffers()))
-
-    def update(self) -> None:
-        """Move a little towards the present weights of the network."""
-        average, present = self._pairs
-        torch._foreach_lerp_(average, present, 1.0 - self.decay)
-        torch._foreach_copy_(*self._buffers)
-
-    def include(self, number: int) -> None:
-        """Make it the plain mean of ``number`` earlier networks and the present one.
-
-        Running statistics are averaged too: those of the present network alone belong
-        to weights that may be far from the mean.
-        """
-        means, present = (
-            [*weights, *statistics]
-            for weights, statistics in zip(self._pairs, self._buffers, strict=True)
-        )
-        for mean, now in zip(means, present, strict=True):
-            if mean.is_floating_point():
-                mean.lerp_(now, 1 / (number + 1))
-            else:
-                mean.copy_(now)
+    mean = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+    average = AveragedModel(network, multi_avg_fn=mean)
+    average.n_averaged.fill_(1)
+    return average.eval().requires_grad_(requires_grad=False)
 
 
 class Stepper:
@@ -294,7 +228,6 @@ class Stepper:
         learning: The network whose weights change.
         module: The same network as the group calls it, so that gradients are averaged.
         average: Its exponential average.
-        even: Its plain average over cycles; the same object where there are none.
         learning_rate: That of the first step.
     """
 
@@ -309,10 +242,9 @@ class Stepper:
         self.learning_rate = task.learning_rate(network)
         self.learning = LearningNetwork(network, learner.heads, task.key)
         self.learning.to(group.device)
-        self.average = AveragedNetwork(self.learning, schedule.ema_decay)
-        self.even = self.average
-        if schedule.cycles:
-            self.even = AveragedNetwork(self.learning, schedule.ema_decay)
+        self._average = averaged(self.learning, schedule.ema_decay)
+        assert isinstance(self._average.module, LearningNetwork)
+        self.average = self._average.module
         if schedule.compiles:
             self.learning.compile()
         self.memory = learner.memory(task.pool)
@@ -339,10 +271,7 @@ class Stepper:
         self.group.fabric.backward(loss.total)
         self.optimizer.step()
         self.group.average_(self.learning.buffers())
-        self.average.update()
-        already = number - self.schedule.averages_from
-        if self.even is not self.average and already >= 0:
-            self.even.include(already)
+        self._average.update_parameters(self.learning)
         return loss
 
     def step(self, number: int, minibatch: Minibatch) -> Step:
@@ -356,30 +285,24 @@ class Stepper:
             self.alignment,
             self.minibatcher.inputs.as_input,
             self.module,
-            self.average.module,
+            self.average,
             self.minibatcher.key,
             self.group,
         )
 
-    def result(self, done: int) -> Network:
-        """Return the result of the training if it ends after some steps."""
-        is_even = done > self.schedule.averages_from
-        average = (self.even if is_even else self.average).module
-        return self.learner.result(copy.deepcopy(average), self.minibatcher.inputs)
+    def result(self) -> Network:
+        """Return the result of the training if it ends here."""
+        average = copy.deepcopy(self.average)
+        return self.learner.result(average, self.minibatcher.inputs)
 
     def rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""
-        schedule = self.schedule
-        return self.learning_rate * cyclic_factor(
-            step, schedule.steps, schedule.cycles, schedule.cycle_length
-        )
+        return self.learning_rate * cosine_factor(step, self.schedule.steps)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all that a step changes, by name; themselves and not copies."""
-        now, mean = self.learning, self.average.module
+        now, mean = self.learning, self.average
         parts: dict[str, Mapping[str, Tensor]] = {"memory": self.memory}
-        if self.even is not self.average:
-            parts["even-average"] = self.even.module.state_dict()
         both = ("", now.network, mean.network), ("-heads", now.heads, mean.heads)
         for end, own, averaged in both:
             parts[f"network{end}"] = own.state_dict()
@@ -434,7 +357,7 @@ def run_steps(
                 continue
             if done % schedule.checkpoint_every == 0 or done == total:
                 paused = time.perf_counter()
-                on_checkpoint(done, stepper.result(done))
+                on_checkpoint(done, stepper.result())
                 at += time.perf_counter() - paused  # measuring is not training
             if saved is None and progress.is_stopped():
                 raise progress.Canceled

@@ -29,21 +29,14 @@ class FixMatchCdmad(FixMatch):
     """Share of the steps before pseudo-labels are corrected; CDMAD's code takes 100 of
     500 epochs."""
 
-    def outputs(self, step: Step) -> Outputs:
+    def outputs(self, step: Step, *others: Tensor) -> Outputs:
         """Return outputs, those of weak views less those of the neutral image."""
         sample = step.minibatch.views["weak"]
         nothing = neutral(step.average.network, sample.shape[1:]).to(sample.device)
-        if self.forward == "split":
-            with torch.no_grad():
-                weak, bias = step.outputs("weak", nothing)
-            labeled, strong = step.outputs("labeled", "strong")
-        else:
-            labeled, weak, strong, bias = step.outputs(
-                "labeled", "weak", "strong", nothing
-            )
+        labeled, weak, strong, bias, *rest = super().outputs(step, nothing, *others)
         if step.number >= self.correct_from * step.schedule.steps:
             weak = weak._replace(logits=weak.logits - bias.logits)
-        return labeled, weak, strong
+        return labeled, weak, strong, *rest
 
     def result(self, average: LearningNetwork, inputs: Views) -> Network:
         """Return the network with the bias taken from that of its last layer."""

@@ -13,7 +13,6 @@ from fewlabels.errors import (
     LabelError,
     ShapeError,
     UsageError,
-    check_count,
     check_range,
     whole_number,
 )
@@ -89,30 +88,25 @@ def from_labels(labels: Tensor, num_classes: int, num_rows: int) -> Tensor:
     return from_shares(counts_K + 1, num_rows)
 
 
-def estimated(probabilities: Tensor, prior: Tensor | None = None) -> Tensor:
+def estimated(probabilities: Tensor) -> Tensor:
     """Estimate how many rows belong to each class from the predictions themselves.
 
     Saerens, Latinne and Decaestecker, "Adjusting the outputs of a classifier to new a
     priori probabilities" (Neural Computation, 2002): the shares of greatest likelihood,
     by expectation and maximization. It is right as far as the classifier is calibrated
-    on data with the prior shares; few labels seldom make it so.
+    on data with equal shares; few labels seldom make it so.
 
     Args:
         probabilities: Rows that sum to one, shape (M, K).
-        prior: Shares of the classes in the data that the classifier was trained on,
-            shape (K,); None stands for equal shares.
 
     Returns:
         The target, shape (K,); no class gets less than about one row.
     """
     rows_MK = probability_rows(probabilities).double()
     num_rows, num_classes = rows_MK.shape
-    even_K = rows_MK.new_full((num_classes,), 1 / num_classes)
-    prior_K = even_K if prior is None else from_shares(prior, 1).to(rows_MK.device)
-    check_count("prior", len(prior_K), num_classes, "class")
-    shares_K = prior_K
+    shares_K = even_K = rows_MK.new_full((num_classes,), 1 / num_classes)
     for _ in range(_MOST_ROUNDS):
-        ratios_K = shares_K / prior_K
+        ratios_K = shares_K / even_K
         weights_M = (rows_MK @ ratios_K).reciprocal_().div_(num_rows)
         updated_K = (weights_M @ rows_MK).mul_(ratios_K).clamp_min_(_LEAST_SHARE)
         change = float((updated_K - shares_K).abs().max())

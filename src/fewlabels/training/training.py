@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from fewlabels import files, models, progress, rng
 from fewlabels.errors import (
@@ -35,12 +35,13 @@ from fewlabels.errors import (
     UsageError,
 )
 from fewlabels.models import Network, checkpoint
-from fewlabels.names import Identity, composite_identity, identity, omitted_defaults
+from fewlabels.names import Identity, composite_identity, identity
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, ignore
 from fewlabels.training import devices, loop
+from fewlabels.training.alignment import Alignment
 from fewlabels.training.devices import OnCheckpoint, ProcessGroup
-from fewlabels.training.learner import Alignment, DirectLearner, Learner
+from fewlabels.training.learner import DirectLearner, Learner
 from fewlabels.training.loop import Execution, Schedule, rate_bound
 from fewlabels.training.views import Inputs, Views
 
@@ -61,75 +62,14 @@ def hold_workspace(folder: Path | None) -> AbstractContextManager[None]:
     return files.hold_lock(folder / _LOCK, in_use)
 
 
-def training_fingerprint(
-    identity: Identity, pool: Pool, inputs: str, contents: str, key: int
-) -> str:
-    """Return a hash of all that decides the outcome of a training.
-
-    Args:
-        identity: Of the trainer.
-        pool: What it is trained on.
-        inputs: Identifies what turns images into inputs, such as an encoder.
-        contents: A digest of the items, where their ids do not identify them.
-        key: Seed of the training.
-
-    Returns:
-        The hash.
-    """
-    decisive = {
-        "trainer": identity.type,
-        "settings": identity.options,
-        "image_shape": pool.images.shape,
-        "classes": pool.num_classes,
-        "ids": sha256("\0".join(pool.ids).encode()).hexdigest(),
-        "labeled": pool.labeled.tolist(),
-        "labels": pool.labels[pool.labeled].tolist(),
-        "inputs": inputs,
-        "key": key,
-    }
-    if identity.source:
-        decisive["source"] = identity.source
-    if contents:
-        decisive["contents"] = contents
-    return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
-
-
-def load_finished(module: nn.Module, folder: Path, mark: str) -> bool:
-    """Fill ``module`` with a finished training of this fingerprint, if there is one."""
-    path = folder / _MODEL
-    try:
-        if not path.exists() or checkpoint.metadata(path).get("fingerprint") != mark:
-            return False
-        checkpoint.read_into(module.state_dict(), path)
-    except DataError as error:
-        warnings.warn(f"{error} It counts as none.", DamagedWarning, stacklevel=2)
-        return False
-    return True
-
-
-def save_finished(
-    module: nn.Module, folder: Path, mark: str, identity: Identity
-) -> None:
-    """Save a finished training, and delete its unfinished state."""
-    files.make_folder(folder)
-    words = {
-        "fingerprint": mark,
-        "trainer": identity.type,
-        "settings": json.dumps(identity.options),
-    }
-    checkpoint.write(module.state_dict(), folder / _MODEL, words)
-    files.remove_leftovers([folder / _STATE])
-    (folder / _STATE).unlink(missing_ok=True)
-
-
 @dataclass
 class SavedState:
     """An unfinished training on disk, so that a killed process loses seconds."""
 
-    folder: Path
-    """The workspace."""
-    mark: str
-    """Fingerprint of the training it belongs to."""
+    path: Path
+    """The file."""
+    fingerprint: str
+    """Of the training it belongs to."""
     every: float
     """Seconds between two savings."""
     tensors: Callable[[], Mapping[str, Tensor]]
@@ -138,11 +78,6 @@ class SavedState:
     """A copy after some steps that waits to be written."""
     _step: int = 0
     _at: float = field(default_factory=time.monotonic)
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self.folder / _STATE
 
     def is_due(self) -> bool:
         """Whether it is time to save again, or the training is being stopped."""
@@ -163,8 +98,8 @@ class SavedState:
         (step, tensors), self.taken = self.taken, None
         if not all(torch.isfinite(t).all() for t in tensors.values()):
             return
-        files.make_folder(self.folder)
-        words = {"fingerprint": self.mark, "step": str(step)}
+        files.make_folder(self.path.parent)
+        words = {"fingerprint": self.fingerprint, "step": str(step)}
         checkpoint.write(tensors, self.path, words)
         self._step = step
         self._at = time.monotonic()
@@ -175,7 +110,7 @@ class SavedState:
             return 0
         try:
             words = checkpoint.metadata(self.path)
-            if words.get("fingerprint") != self.mark:
+            if words.get("fingerprint") != self.fingerprint:
                 msg = (
                     f"{self.path} holds {words.get('step', '?')} steps of a training "
                     "with other settings, items, labels or seed; it will be replaced. "
@@ -221,13 +156,12 @@ class Training:
 
     @property
     def options(self) -> dict[str, Any]:
-        """All options that change the result, by name; some only if they are set."""
+        """All options that change the result, by name."""
         return {
             name: getattr(part, name)
             for part in (self.schedule, self.learner, self.alignment, self.inputs)
             if part is not None
             for name in relevant_options(part, self.inputs, self.learner)
-            if name not in omitted_defaults(part)
         }
 
     @property
@@ -293,29 +227,32 @@ class Training:
             torch.enable_grad(),
             hold_workspace(folder if devices.is_first() else None),
         ):
-            task = TrainingTask.of(self, pool, generator, folder)
-
-            def notify(step: int, network: Network) -> None:
-                on_checkpoint(step, task.classifier(network))
-
+            task = self._task(pool, generator, folder)
             network = task.build_network()
             if not len(pool.labeled):
-                notify(0, network)
+                on_checkpoint(0, task.classifier(network))
             elif task.restore(network):
-                notify(self.num_steps or 1, network)
+                on_checkpoint(self.num_steps or 1, task.classifier(network))
             else:
-                network = task.run(network, notify)
+                network = task.run(network, on_checkpoint)
             return task.classifier(network)
 
     def restored(
         self, pool: Pool, generator: Generator, workspace: Path
     ) -> Classifier | None:
         """Return what :meth:`fit` finished earlier, without ever training."""
-        task = TrainingTask.of(self, pool, generator, workspace)
+        task = self._task(pool, generator, workspace)
         network = task.build_network()
         if len(pool.labeled) and not task.restore(network):
             return None
         return task.classifier(network)
+
+    def _task(
+        self, pool: Pool, generator: Generator, workspace: Path | None
+    ) -> "TrainingTask":
+        """Return one training on a pool; one number is taken from the generator."""
+        views = self.inputs.of(pool, self.execution.cache)
+        return TrainingTask(self, pool, views, rng.fork(generator), workspace)
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,18 +265,6 @@ class TrainingTask:
     key: int
     workspace: Path | None
 
-    @classmethod
-    def of(
-        cls,
-        training: Training,
-        pool: Pool,
-        generator: Generator,
-        workspace: Path | None = None,
-    ) -> "TrainingTask":
-        """Return the task of a training; one number is taken from the generator."""
-        views = training.inputs.of(pool, training.execution.cache)
-        return cls(training, pool, views, rng.fork(generator), workspace)
-
     @property
     def settings(self) -> Schedule:
         """The schedule of a learner that takes steps."""
@@ -347,11 +272,23 @@ class TrainingTask:
         return self.training.schedule
 
     @property
-    def _mark(self) -> str:
-        views = self.views
-        return training_fingerprint(
-            self.training.identity, self.pool, views.identity, views.contents, self.key
-        )
+    def fingerprint(self) -> str:
+        """A hash of all that decides the outcome."""
+        identity, pool, views = self.training.identity, self.pool, self.views
+        decisive = {
+            "trainer": identity.type,
+            "settings": identity.options,
+            "image_shape": pool.images.shape,
+            "classes": pool.num_classes,
+            "ids": sha256("\0".join(pool.ids).encode()).hexdigest(),
+            "labeled": pool.labeled.tolist(),
+            "labels": pool.labels[pool.labeled].tolist(),
+            "inputs": views.identity,
+            "key": self.key,
+        }
+        more = {"source": identity.source, "contents": views.contents}
+        decisive |= {name: value for name, value in more.items() if value}
+        return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     def classifier(self, network: Network) -> Classifier:
         """Return a network as a classifier of the pool's images."""
@@ -376,29 +313,54 @@ class TrainingTask:
         self.views.begin(network)
         return network.eval()
 
-    def run(self, network: Network, on_checkpoint: OnCheckpoint) -> Network:
+    def run(
+        self, network: Network, on_checkpoint: Callable[[int, Classifier], None]
+    ) -> Network:
         """Train an untrained network, in steps or at once, and save it."""
         learner = self.training.learner
+
+        def notify(step: int, network: Network) -> None:
+            on_checkpoint(step, self.classifier(network))
+
         if isinstance(learner, Learner):
             self.views.prepare({view.kind for view in learner.views.values()})
             with progress.handle_cancellation():
-                network = devices.train_on_devices(self, network, on_checkpoint)
+                network = devices.train_on_devices(self, network, notify)
                 self._save(network)
         else:
             learner.solve(network, self.views, self.pool, self.key)
             self._save(network)
-            on_checkpoint(1, network)
+            notify(1, network)
         return network
 
     def restore(self, network: Network) -> bool:
         """Fill ``network`` with the finished training, if there is one."""
-        folder = self.workspace
-        return folder is not None and load_finished(network, folder, self._mark)
+        path = None if self.workspace is None else self.workspace / _MODEL
+        if path is None or not path.exists():
+            return False
+        try:
+            is_same = checkpoint.metadata(path).get("fingerprint") == self.fingerprint
+            if is_same:
+                checkpoint.read_into(network.state_dict(), path)
+        except DataError as error:
+            warnings.warn(f"{error} It counts as none.", DamagedWarning, stacklevel=2)
+            return False
+        return is_same
 
     def _save(self, network: Network) -> None:
-        if self.workspace is not None and devices.is_first():
-            identity = self.training.identity
-            save_finished(network, self.workspace, self._mark, identity)
+        """Save the finished training, and delete its unfinished state."""
+        folder, identity = self.workspace, self.training.identity
+        if folder is None or not devices.is_first():
+            return
+        files.make_folder(folder)
+        words = {
+            "fingerprint": self.fingerprint,
+            "trainer": identity.type,
+            "settings": json.dumps(identity.options),
+        }
+        checkpoint.write(network.state_dict(), folder / _MODEL, words)
+        files.remove_leftovers([folder / _STATE])
+        (folder / _STATE).unlink(missing_ok=True)
 
     def train(
         self, group: ProcessGroup, network: Network, on_checkpoint: OnCheckpoint
@@ -407,10 +369,10 @@ class TrainingTask:
         stepper = loop.Stepper(self, group, network)
         saved = None
         if self.workspace is not None:
-            every = self.training.execution.save_every
-            saved = SavedState(self.workspace, self._mark, every, stepper.tensors)
+            path, every = self.workspace / _STATE, self.training.execution.save_every
+            saved = SavedState(path, self.fingerprint, every, stepper.tensors)
         loop.run_steps(stepper, saved, on_checkpoint)
-        return stepper.result(self.settings.steps)
+        return stepper.result()
 
     def learning_rate(self, network: Network) -> float:
         """Return the learning rate of the first step, within ``rate_limit``."""

@@ -26,7 +26,7 @@ from torch import Generator, Tensor
 from fewlabels.data import augment
 from fewlabels.data.augment import Strong, WeakAugment
 from fewlabels.data.derived import row_digest
-from fewlabels.errors import Count, Settings, Share, UsageError, Weight
+from fewlabels.errors import Settings
 from fewlabels.models import Head, Network, NetworkClassifier, as_input, moments
 from fewlabels.pool import Images, Pool, RowSource, read_rows
 from fewlabels.protocols import Classifier
@@ -40,6 +40,9 @@ Kind = Literal["weak", "strong"]
 Wanted = Mapping[str, tuple[Kind, Generator]]
 """Kinds of views and where their randomness comes from, by name."""
 
+_DROPOUT = 0.2  # share of the numbers of a row that the mean of the pool replaces
+_NOISE = 0.5  # how far a row moves, at most: 1 is as far as the neighbor that is drawn
+_NEIGHBORS = 5
 _MOST_NEIGHBORS_FROM = 6000  # rows of a pool that are looked at; others are passed over
 _BLOCK = 1024
 
@@ -120,53 +123,28 @@ class Inputs(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowViews(Settings):
-    """How rows are varied."""
-
-    dropout: Share = 0.2
-    """Share of the numbers that the mean of the pool takes the place of."""
-    noise: Weight = 0.5
-    """How far a row moves, at most: 1 is as far as the neighbor that is drawn."""
-    neighbors: Count = 5
-    """Neighbors one of which is drawn (K)."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class PoolInputs(Inputs):
     """What the pool holds, images or rows, varied anew in each step."""
 
-    weak: WeakAugment | RowViews = field(default_factory=WeakAugment, metadata=OF_VIEWS)
-    """How labeled images, and those that pseudo-labels come from, are varied. Rows stay
-    as they are, unless :class:`RowViews` are given."""
-    strong: str | Strong | RowViews = field(
-        default="small-grey", metadata=OF_STRONG_VIEWS
-    )
+    weak: WeakAugment = field(default_factory=WeakAugment, metadata=OF_VIEWS)
+    """How labeled images, and those that pseudo-labels come from, are varied; rows stay
+    as they are."""
+    strong: str | Strong = field(default="small-grey", metadata=OF_STRONG_VIEWS)
     """How the images that learn from pseudo-labels are varied: the name of a preset
-    (see :func:`fewlabels.data.augment.preset`) or settings. Rows are varied by
-    :class:`RowViews`, the default ones unless others are given."""
+    (see :func:`fewlabels.data.augment.preset`) or settings; rows are varied by their
+    neighbors."""
 
     def __post_init__(self) -> None:
         """Check the name of the preset."""
         strong_settings(self.strong)
 
-    def check(self, pool: Pool) -> None:
-        """Raise if images would be varied as rows."""
-        shape = pool.images.shape
-        if len(shape) > 1 and RowViews in {type(self.weak), type(self.strong)}:
-            raise UsageError(f"The items are images {shape}; give settings for images.")
-
     def of(self, pool: Pool, cache: str | None) -> Views:
         """Return views of the pool's images or vectors."""
         del cache
-        images, strong = pool.images, strong_settings(self.strong)
-        if len(images.shape) > 1:
-            return PoolViews(images, self.weak, strong)
-        weak = self.weak if isinstance(self.weak, RowViews) else None
-        strong = strong if isinstance(strong, RowViews) else RowViews()
-        return PoolViews(images, weak, strong)
+        return PoolViews(pool.images, self.weak, strong_settings(self.strong))
 
 
-def strong_settings(strong: str | Strong | RowViews) -> Strong | RowViews:
+def strong_settings(strong: str | Strong) -> Strong:
     """Return the settings of strong views; a text is the name of a preset."""
     return augment.preset(strong) if isinstance(strong, str) else strong
 
@@ -176,10 +154,8 @@ class PoolViews(Views):
     """Views of images or vectors, made anew in each step."""
 
     images: Images
-    weak: WeakAugment | RowViews | None
-    """How weak views are made; None: they are the vectors themselves."""
-    strong: Strong | RowViews
-    """How strong views are made."""
+    weak: WeakAugment
+    strong: Strong
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -202,24 +178,21 @@ class PoolViews(Views):
         return row_digest(self.images)
 
     @cached_property
-    def _varied(self) -> dict[RowViews, "VariedRows"]:
-        known = {self.weak, self.strong}
-        return {h: VariedRows(self.rows, h) for h in known if isinstance(h, RowViews)}
+    def _varied(self) -> "VariedRows":
+        return VariedRows(self.rows)
 
     def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
         """Return views of the items, which are read once."""
         images = self.images.read(items)
         views = {}
         for name, (kind, generator) in wanted.items():
-            how = self.weak if kind == "weak" else self.strong
-            if how is None:
-                views[name] = images
-            elif isinstance(how, RowViews):
-                views[name] = self._varied[how].of(items, generator)
-            elif isinstance(how, WeakAugment):
-                views[name] = augment.weak(images, generator, how)
+            if len(self.shape) == 1:
+                is_weak = kind == "weak"
+                views[name] = images if is_weak else self._varied.of(items, generator)
+            elif kind == "weak":
+                views[name] = augment.weak(images, generator, self.weak)
             else:
-                views[name] = augment.strong(images, generator, how)
+                views[name] = augment.strong(images, generator, self.strong)
         return views
 
 
@@ -249,18 +222,14 @@ class VariedRows:
     """Rows of a pool, shape (N, F), that are varied by their neighbors and the mean."""
 
     rows: RowSource
-    settings: RowViews
 
     def of(self, items: Tensor, generator: Generator) -> Tensor:
-        """Return a view of each of some items, float32, shape (n, F).
-
-        The same three draws are taken with all settings.
-        """
+        """Return a view of each of some items, float32, shape (n, F)."""
         own = read_rows(self.rows, items)
         which = torch.randint(2**31, (len(items),), generator=generator)
-        far = torch.rand(len(items), 1, generator=generator) * self.settings.noise
-        is_left_out = torch.rand(own.shape, generator=generator) < self.settings.dropout
-        if self.settings.noise and self._near.shape[1]:
+        far = torch.rand(len(items), 1, generator=generator) * _NOISE
+        is_left_out = torch.rand(own.shape, generator=generator) < _DROPOUT
+        if self._near.shape[1]:
             near = self._near[items, which % self._near.shape[1]]
             own = own + far * (read_rows(self.rows, near) - own)
         return torch.where(is_left_out, self._moments[0], own)
@@ -279,7 +248,7 @@ class VariedRows:
         num_others = min(num_items, _MOST_NEIGHBORS_FROM)
         others_M = torch.linspace(0, num_items - 1, num_others).long()
         rows_MF = (read_rows(self.rows, others_M) - mean) / deviation
-        count = min(self.settings.neighbors, num_others - 1)
+        count = min(_NEIGHBORS, num_others - 1)
         blocks = []
         for part in torch.split(torch.arange(num_items), _BLOCK):
             rows = (read_rows(self.rows, part) - mean) / deviation

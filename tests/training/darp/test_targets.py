@@ -65,17 +65,6 @@ def test_the_estimate_comes_nearer_to_the_truth_than_the_predictions_do():
     assert float((found - truth).abs().sum() / 10_000) < targets.misfit(rows, truth) / 4
 
 
-def test_the_prior_is_where_the_classifier_was_trained():
-    shares = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
-    prior = torch.tensor([0.2, 0.2, 0.6], dtype=torch.float64)
-    rows, _ = calibrated(shares, 3000)
-    skewed = rows * prior
-    skewed /= skewed.sum(dim=1, keepdim=True)
-    torch.testing.assert_close(
-        targets.estimated(skewed, 5 * prior), targets.estimated(rows), rtol=0, atol=0.5
-    )
-
-
 def test_a_class_that_is_never_predicted_still_gets_a_row():
     rows = torch.tensor([[0.5, 0.5, 0.0]] * 50 + [[0.25, 0.75, 0.0]] * 50)
     found = targets.estimated(rows)
@@ -103,10 +92,6 @@ def test_misfit():
         (
             lambda: targets.from_labels(torch.tensor([0, -1, 3]), 3, 5),
             "2 labels are not from 0 to 2, as -1",
-        ),
-        (
-            lambda: targets.estimated(random_rows(5, 3, 0), torch.ones(4)),
-            "prior has 4 entries; give 3",
         ),
         (lambda: targets.estimated(2 * random_rows(5, 3, 0)), r"\(as 0: 2,"),
     ],
