@@ -161,6 +161,8 @@ def server():
 @pytest.fixture
 def untouched_randomness():
     """Fail the test if it drew from, or seeded, a global random generator."""
+    import rich.style  # noqa: F401 - which draws once when it is imported
+
     before = global_random_state()
     yield
     assert global_random_state() == before, "a global random generator was used"

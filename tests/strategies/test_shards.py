@@ -125,7 +125,7 @@ def test_labels_may_come_in_a_table(tmp_path):
         ("id,label\nimage-000001,cat\n", "'cat' of 'image-000001'"),
         ("id\nnobody\n", "'nobody' is there 0 times"),
         ("id,label\nimage-000003,1\n", "have labels in shards"),
-        ("id\nimage-000001\nimage-000001\n", "ids repeat in .*, as 'image-000001'"),
+        ("id\nimage-000001\nimage-000001\n", "id 'image-000001' is there 2 times"),
         (f"id,label\nimage-000001,{10**20}\n", "not class numbers"),
         (f"id\n{'x' * 2**18}\n", "cannot be read: field larger"),
     ],

@@ -1,6 +1,5 @@
 """Arrays in, indices out: every strategy for people who bring their own embeddings."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -213,24 +212,15 @@ def _finite_rows(name: str, values: ArrayLike, ndims: Sequence[int]) -> Rows:
     if given.ndim not in ndims:
         axes = " or ".join(map(str, ndims))
         raise ShapeError(f"{name} has shape {tuple(given.shape)}; give {axes} axes.")
-    low = high = 0.0
     start = 0
     for piece in row_chunks(given):
-        if piece.numel():
-            least, most = map(float, torch.aminmax(piece))
-            if not (math.isfinite(least) and math.isfinite(most)):
-                row, *rest = torch.nonzero(~torch.isfinite(piece))[0].tolist()
-                lost = [
-                    int((~torch.isfinite(part)).sum()) for part in row_chunks(given)
-                ]
-                raise NotFiniteError(
-                    f"{name} holds {sum(lost)} numbers that are NaN or infinite, the "
-                    f"first at {(start + row, *rest)}; leave those items out."
-                )
-            low, high = min(low, least), max(high, most)
+        is_wrong = ~piece.isfinite() | (piece.abs() > _LARGEST)
+        if bool(is_wrong.any()):
+            row, *rest = torch.nonzero(is_wrong)[0].tolist()
+            value, place = float(piece[row, *rest]), (start + row, *rest)
+            raise NotFiniteError(
+                f"{name} holds {value:.3g} at {place}; leave such items out, and scale "
+                f"all others to {_LARGEST:g}."
+            )
         start += len(piece)
-    if max(-low, high) > _LARGEST:
-        raise NotFiniteError(
-            f"{name} runs from {low:.3g} to {high:.3g}; scale it to {_LARGEST:g}."
-        )
     return given

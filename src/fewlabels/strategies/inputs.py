@@ -15,6 +15,7 @@ from torch import Generator, Tensor
 
 from fewlabels import models
 from fewlabels.errors import Limits, Settings, UsageError
+from fewlabels.gram import LinearKernel, euclidean_kernel
 from fewlabels.pool import (
     WITHHELD,
     Images,
@@ -70,6 +71,18 @@ class Request:
         candidates, limit = self.pool.candidates, max(max_pool, self.size)
         part = random_subset(candidates, limit, self.generator)
         return part, subsample_record(len(part), len(candidates), max_pool)
+
+    def on_sphere(self, max_pool: int) -> tuple[Tensor, Record, Outputs, LinearKernel]:
+        """Return candidates, and the kernel of their rows scaled to length one.
+
+        Returns:
+            Candidates and a record as of :meth:`candidates`; outputs and kernel of the
+            candidates, followed by the labeled items.
+        """
+        candidates, record = self.candidates(max_pool)
+        outputs = self.outputs(torch.cat([candidates, self.pool.labeled]))
+        kernel = euclidean_kernel(outputs.features, normalize=True)
+        return candidates, record, outputs, kernel
 
 
 class BuiltIn(Settings, ABC):

@@ -3,14 +3,13 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from fewlabels import gram
-from fewlabels.errors import Count, NotFiniteError, UsageError
+from fewlabels.errors import Count, UsageError, check_finite_rows
 from fewlabels.models import as_input
 from fewlabels.names import check_known, import_object
 from fewlabels.pool import Pool, Record, take_rows
@@ -161,7 +160,7 @@ def kernel_for(
         kernel = own_kernel(choice, outputs, pool)
         _check_own(name, kernel, torch.cat([pool.labeled, pool.candidates]))
         return name, kernel
-    name = _automatic(request, outputs) if choice == "auto" else choice
+    name = automatic_kernel(request, outputs) if choice == "auto" else choice
     if name == "diffusion" and among is not None:
         items = torch.unique(torch.cat([among, pool.labeled]))
         graph = gram.diffusion_kernel(take_rows(features, items), weights=weights)
@@ -174,7 +173,7 @@ def kernel_for(
         check_classes(outputs.logits)
         kernel = gram.softmax_kernel(features, outputs.logits, normalize=normalize)
     elif name == "ntk":
-        kernel = _tangent_kernel(request, normalize=normalize)
+        kernel = tangent_kernel(request, normalize=normalize)
     else:
         kernel = gram.last_layer_kernel(features, pool.num_classes, normalize=normalize)
     return name, kernel
@@ -199,9 +198,6 @@ def own_kernel(choice: KernelChoice, outputs: Outputs, pool: Pool) -> Kernel:
 
 def _check_own(name: str, kernel: Kernel, items: Tensor) -> None:
     """Raise where a kernel breaks its promises between ``items`` and a few of them."""
-    bound: Any = getattr(kernel, "rank_bound", None)
-    if bound is not None and not isinstance(bound, Integral):
-        raise UsageError(f"rank_bound of {name!r} is {bound!r}; give an int or None.")
     few = items[:: -(-len(items) // _NUM_PROBED) or 1]
     for part in torch.split(items, _CHUNK):
         _check_values(name, "diagonal", kernel.diagonal(part), part)
@@ -221,16 +217,13 @@ def _check_values(name: str, method: str, values: Any, *items: Tensor) -> None:
     """Raise unless a kernel's method returned finite values, one per item or pair."""
     shape = tuple(len(given) for given in items)
     if not isinstance(values, Tensor) or values.shape != shape:
-        seen = f"{type(values).__name__} of shape {tuple(getattr(values, 'shape', ()))}"
+        seen = f"{type(values).__name__} {tuple(getattr(values, 'shape', ()))}"
         raise UsageError(
-            f"{method} of kernel {name!r} returned a {seen}; return a tensor {shape}."
+            f"{method} of kernel {name!r} returned a {seen}; return a Tensor {shape}."
         )
-    is_bad = ~values.isfinite().reshape(len(items[0]), -1).all(1)
-    if is_bad.any():
-        raise NotFiniteError(
-            f"{method} of the kernel {name!r} is not finite for {int(is_bad.sum())} of "
-            f"{len(is_bad)} items, first for item {int(items[0][is_bad.cpu()][0])}."
-        )
+    is_bad = ~values.isfinite().reshape(len(items[0]), -1).all(1).cpu()
+    what = f"items in {method} of the kernel {name!r}"
+    check_finite_rows(what, items[0][is_bad], len(is_bad), "correct the kernel")
 
 
 def _imported(choice: KernelChoice) -> Any:
@@ -243,7 +236,7 @@ def _is_kernel(thing: Any) -> bool:
     return is_object and all(map(callable, methods))
 
 
-def _automatic(request: Request, outputs: Outputs) -> str:
+def automatic_kernel(request: Request, outputs: Outputs) -> str:
     """Return the kernel that ``auto`` stands for; later rounds follow the first.
 
     The last layer's Gram matrix has the rank of [H, 1] at most. It is taken while the
@@ -259,7 +252,7 @@ def _automatic(request: Request, outputs: Outputs) -> str:
     return choice
 
 
-def _tangent_kernel(request: Request, *, normalize: bool) -> Kernel:
+def tangent_kernel(request: Request, *, normalize: bool) -> Kernel:
     """Return the sketched kernel of all layers' gradients."""
     classifier, pool = request.classifier, request.pool
     if classifier.module is None:

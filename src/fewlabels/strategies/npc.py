@@ -8,25 +8,22 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from fewlabels.errors import Count, DegenerateGramWarning, Share, UsageError
 from fewlabels.gram import Weights
 from fewlabels.names import OMIT_DEFAULT
-from fewlabels.pool import Pool, Query, Rows, take_rows
-from fewlabels.protocols import Kernel
+from fewlabels.pool import Query, Rows, take_rows
 from fewlabels.rng import fork
 from fewlabels.search import (
     ClusterDraws,
     Draws,
     Method,
-    SearchResult,
     WeightedDraws,
     check_random_only,
     maximize_smallest_eigenvalue,
 )
-from fewlabels.search.blocks import chunks, local_processes
+from fewlabels.search.blocks import local_processes
 from fewlabels.strategies.inputs import Request
 from fewlabels.strategies.kernels import KernelStrategy
 
@@ -81,7 +78,16 @@ class NeuralPreconditioning(KernelStrategy):
                 executor=executor,
                 generator=request.generator,
             )
-        _warn_if_degenerate(kernel, outputs.features, request.pool, best)
+        num_labeled, bound = len(request.pool.labeled), kernel.rank_bound
+        if best.is_tie or (bound is not None and num_labeled + request.size > bound):
+            through = "" if bound is None else f" through {bound} gradient features"
+            warnings.warn(
+                f"{num_labeled + request.size} items are compared{through}, and no set "
+                f"of {request.size} scores better than zero: the choice is a tie. Take "
+                "copies out of the pool, label fewer, or use kernel='wide-head'.",
+                DegenerateGramWarning,
+                stacklevel=3,
+            )
         facts = {"ceiling": best.ceiling, "tie": best.is_tie}
         counts = {"draws": best.num_draws, "refuted": best.num_refuted}
         return Query(best.indices, best.value, {**record, **facts, **counts})
@@ -102,52 +108,3 @@ class NeuralPreconditioning(KernelStrategy):
         clusters = k_means(rows, size, generator)
         members = tuple(candidates[clusters == number] for number in range(size))
         return ClusterDraws(members, fork(generator))
-
-
-def _warn_if_degenerate(
-    kernel: Kernel, features: Rows, pool: Pool, best: SearchResult
-) -> None:
-    """Warn that every choice scores zero, and name only what can change that."""
-    num_labeled, size, bound = len(pool.labeled), len(best.indices), kernel.rank_bound
-    num_members = num_labeled + size
-    if bound is not None and num_members > bound:
-        reason = (
-            f"{num_members} items are compared through {bound} gradient features, so "
-            "their Gram matrix is singular and every choice is a tie at zero."
-        )
-    elif best.is_tie:
-        reason = (
-            f"No set of {size} items that was tried scores better than zero together "
-            f"with the {num_labeled} labeled ones, so the one chosen is a tie."
-        )
-    else:
-        return
-    everything = torch.cat([pool.labeled, pool.candidates])
-    own = _num_distinct(features, pool.labeled, num_labeled)
-    distinct = _num_distinct(features, everything, num_members)
-    if own < num_labeled or distinct < num_members:
-        which, number = "Labeled items and candidates", distinct
-        if own < num_labeled:
-            which, number = f"The {num_labeled} labeled items", own
-        remedy = (
-            f"{which} have {number} distinct rows of features. Take copies out of the "
-            "pool."
-        )
-    elif bound is None:
-        remedy = f"Label and query fewer than {num_members} items, or try more draws."
-    else:
-        limit = min(bound, num_members - 1)
-        remedy = (
-            f"Label and query at most {limit} items together, or use "
-            "kernel='wide-head' or 'auto'."
-        )
-    warnings.warn(f"{reason} {remedy}", DegenerateGramWarning, stacklevel=4)
-
-
-def _num_distinct(features: Rows, items: Tensor, enough: int) -> int:
-    """Count distinct rows of some items, no further than is needed."""
-    seen = features[items[:0]]
-    for part in chunks(len(items), features.shape[1]):
-        if len(seen) < enough and features.shape[1]:
-            seen = torch.unique(torch.cat([seen, features[items[part]]]), dim=0)
-    return len(seen) if features.shape[1] else min(1, len(items))

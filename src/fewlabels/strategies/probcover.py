@@ -32,20 +32,16 @@ class ProbCover(BuiltIn):
 
     def choose(self, request: Request) -> Query:
         """Cover greedily."""
-        candidates, subsample = request.candidates(self.max_pool)
-        count = len(candidates)
-        items = torch.cat([candidates, request.pool.labeled])
-        rows = request.outputs(items).features
-        kernel = gram.euclidean_kernel(rows, normalize=True)
-        radius = self.radius
+        candidates, subsample, outputs, kernel = request.on_sphere(self.max_pool)
+        count, radius = len(candidates), self.radius
         if radius is None:
-            radius = self._pure_radius(rows[:count], request)
+            radius = self._pure_radius(outputs.features[:count], request)
         limit = radius * radius  # infinite where a power would be an error
         places, share = maximize_coverage(
             kernel,
             partial(_is_within, limit),
             weights=torch.ones(count, dtype=torch.float64),
-            labeled=torch.arange(count, len(items)),
+            labeled=torch.arange(count, kernel.num_items),
             candidates=torch.arange(count),
             size=request.size,
             generator=request.generator,

@@ -9,7 +9,6 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from fewlabels import gram
 from fewlabels.errors import Count, Limits
 from fewlabels.pool import Query
 from fewlabels.protocols import Kernel
@@ -38,17 +37,13 @@ class RepresentativeDiverse(BuiltIn):
 
     def choose(self, request: Request) -> Query:
         """Choose by herding."""
-        candidates, subsample = request.candidates(self.max_pool)
-        num_labeled = len(request.pool.labeled)
-        items = torch.cat([candidates, request.pool.labeled])
-        features = request.outputs(items).features
-        kernel = gram.euclidean_kernel(features, normalize=True)
-        everything = torch.arange(len(items))
+        candidates, subsample, _, kernel = request.on_sphere(self.max_pool)
+        num_labeled, alpha = len(request.pool.labeled), self.alpha
+        everything = torch.arange(kernel.num_items)
         rows, labeled = torch.split(everything, [len(candidates), num_labeled])
-        alpha = self.alpha
         if alpha is None:
             alpha = 1 - (num_labeled + request.size) ** -0.5
-        means = self._near(kernel, rows, everything) / len(items)
+        means = self._near(kernel, rows, everything) / len(everything)
         near = self._near(kernel, rows, labeled)
         num_members = num_labeled + 1
 

@@ -2,7 +2,6 @@
 
 import csv
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from fewlabels.data.shards import Shards
 from fewlabels.data.untrusted import open_untrusted
-from fewlabels.errors import DataError
+from fewlabels.errors import DataError, check_distinct
 from fewlabels.pool import Record
 from fewlabels.progress import Mapper, shared
 from fewlabels.protocols import Strategy
@@ -63,7 +62,7 @@ def select_shards(
         ``size`` distinct items that have no label.
     """
     chooser = resolve(strategy, options)
-    labeled, classes = _labeled(shards, labels)
+    labeled, classes = labeled_items(shards, labels)
     rows = shards.embeddings()
     pool, classifier = precomputed(rows, shards.logits(), labeled, classes)
     with shared(executor):
@@ -72,7 +71,7 @@ def select_shards(
     return Chosen(shards.ids(indices), indices, query.record)
 
 
-def _labeled(
+def labeled_items(
     shards: Shards, table: Path | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
     """Return labeled items of shards and of a table, and their classes if all known."""
@@ -90,11 +89,7 @@ def _labeled(
             f"'{table}' has the columns {', '.join(map(str, names))}; add 'id'."
         )
     ids = [row["id"] or "" for row in rows]
-    repeated = [name for name, number in Counter(ids).items() if number > 1]
-    if repeated:
-        raise DataError(
-            f"{len(repeated)} ids repeat in '{table}', as '{repeated[0]}'; keep one."
-        )
+    check_distinct("id", ids, DataError)
     places = shards.positions(ids)
     twice = np.flatnonzero(np.isin(places, labeled))
     if len(twice):

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from fewlabels import gram
 from fewlabels.errors import Count
 from fewlabels.pool import Query
 from fewlabels.search import maximize_coverage, smallest_distance
@@ -43,19 +43,16 @@ class UncertaintyHerding(BuiltIn):
 
     def choose(self, request: Request) -> Query:
         """Cover greedily."""
-        candidates, subsample = request.candidates(self.max_pool)
-        pool = request.pool
-        count = len(candidates)
-        items = torch.cat([candidates, pool.labeled])
-        outputs = request.outputs(items)
-        kernel = gram.euclidean_kernel(outputs.features, normalize=True)
-        labeled = torch.arange(count, len(items))
+        candidates, subsample, outputs, kernel = request.on_sphere(self.max_pool)
+        pool, count, logits = request.pool, len(candidates), outputs.logits
+        labeled = torch.arange(count, kernel.num_items)
         weights, temperature = torch.ones(count, dtype=torch.float64), None
-        if self.uncertainty and outputs.logits.shape[1] > 1 and len(labeled):
-            own, labels = outputs.logits[count:], pool.labels[pool.labeled]
-            temperature = self.temperature or best_temperature(own, labels)
+        if self.uncertainty and logits.shape[1] > 1 and len(labeled):
+            temperature = self.temperature or best_temperature(
+                logits[count:], pool.labels[pool.labeled]
+            )
             doubt = partial(_doubt, self.uncertainty, temperature)
-            weights = by_chunks(doubt, outputs.logits[:count]).cpu()
+            weights = by_chunks(doubt, logits[:count]).cpu()
         smallest = smallest_distance(kernel, labeled)
         width = self.radius or min(smallest or _WIDEST, _WIDEST)
         places, share = maximize_coverage(
@@ -66,7 +63,7 @@ class UncertaintyHerding(BuiltIn):
             candidates=torch.arange(count),
             size=request.size,
             generator=request.generator,
-            rows=torch.nn.functional.normalize(outputs.features[:count].float()).cpu(),
+            rows=normalize(outputs.features[:count].float()).cpu(),
         )
         record = {"radius": width, "temperature": temperature, "covered": share}
         return Query(candidates[places], record={**record, **subsample})
