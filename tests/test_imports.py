@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-LIMIT = 59
+LIMIT = 57
 SOURCE = Path(__file__).parents[1] / "src" / "fewlabels"
 RUN = """
 import sys

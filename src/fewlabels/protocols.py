@@ -4,7 +4,8 @@ A user's own kernel, classifier, strategy, trainer or oracle is any object with 
 methods; there is nothing to inherit from and nothing to register.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -136,6 +137,18 @@ class Classifier(Protocol):
         One sampled network is the same for all items, so that joint predictions mean
         something.
         """
+
+
+@contextmanager
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """Put a network into evaluation mode inside the block and restore it after."""
+    was_training = {part: part.training for part in module.modules()}
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in was_training.items():
+            part.training = mode
 
 
 @runtime_checkable

@@ -7,8 +7,7 @@ Shapes::
 """
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +17,7 @@ from torch.func import functional_call, grad, vmap
 
 from fewlabels.errors import ShapeError, UsageError
 from fewlabels.gram.kernels import DoubleRows, LinearKernel
+from fewlabels.protocols import evaluation_mode
 
 Layers = Literal["all"] | int
 """All parameters, or those of the last so many modules that own parameters."""
@@ -95,7 +95,7 @@ def ntk_kernel(
         drawn = buckets.to(device), signs.to(device, torch.int8)
         sketches.append((direction, *(torch.split(part, sizes) for part in drawn)))
     rows_ND = torch.empty(num_items, sketch_width, device=device)
-    with _evaluating(module):
+    with torch.no_grad(), evaluation_mode(module):
         for items in torch.split(torch.arange(num_items), chunk_size):
             chunk, parts = inputs(items).to(device), []
             for direction, *drawn_parts in sketches:
@@ -138,7 +138,7 @@ def exact_ntk_gram(
     chunks = torch.split(inputs.to(tangents.device), chunk_size)
     size = (len(inputs), len(inputs))
     gram_nn = torch.zeros(size, dtype=torch.float64, device=tangents.device)
-    with _evaluating(module):
+    with torch.no_grad(), evaluation_mode(module):
         for direction in torch.eye(num_classes):
             parts = [torch.cat(tangents.gradients(c, direction), dim=1) for c in chunks]
             gradients_nP = torch.cat(parts).double()
@@ -190,19 +190,6 @@ class Tangents:
 
         per_item = vmap(grad(output), in_dims=(None, 0))(self.parameters, chunk)
         return [per_item[name].flatten(1) for name in self.parameters]
-
-
-@contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients of its own inside the block, restored after."""
-    was_training = {part: part.training for part in module.modules()}
-    module.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for part, mode in was_training.items():
-            part.training = mode
 
 
 def _directions(num_classes: int, count: int, generator: Generator) -> Tensor:

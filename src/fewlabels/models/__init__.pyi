@@ -3,9 +3,15 @@ from .neighbors import (
     Neighbors as Neighbors,
     Votes as Votes,
 )
-from .network import Head as Head, Network as Network, as_input as as_input
-from .wide_resnet import WideResNet as WideResNet
-from .registry import build as build, check_name as check_name, name_of as name_of
+from .network import (
+    Head as Head,
+    Network as Network,
+    WideResNet as WideResNet,
+    as_input as as_input,
+    build as build,
+    check_name as check_name,
+    name_of as name_of,
+)
 from .cache import FeatureCache as FeatureCache
 from .classifiers import (
     Embedded as Embedded,

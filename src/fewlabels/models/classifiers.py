@@ -6,20 +6,19 @@ D features of an encoder, K sampled networks.
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import ref
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from fewlabels import models, rng
 from fewlabels.data.derived import ChosenImages
 from fewlabels.errors import ShapeError, UsageError
 from fewlabels.models.network import Network, as_input, dropout_layers, sampled
 from fewlabels.pool import Images, Rows, RowSource, read_rows, take_rows
-from fewlabels.protocols import Outputs
+from fewlabels.protocols import Outputs, evaluation_mode
 
 if TYPE_CHECKING:
     from fewlabels.models.cache import FeatureCache, FeatureRows, StoredRows
@@ -52,7 +51,7 @@ class ChunkedClassifier:
         device, num_classes = network.head.weight.device, network.head.out_features
         features_nF = torch.empty(num_items, network.feature_size, dtype=torch.float32)
         logits_nC = torch.empty(num_items, num_classes, dtype=torch.float32)
-        with torch.inference_mode(), _evaluation_mode(network):
+        with torch.inference_mode(), evaluation_mode(network):
             for rows, inputs in self.chunks(images, indices):
                 embedded = network.recall(inputs.to(device))
                 features_nF[rows] = embedded.float().cpu()
@@ -83,7 +82,7 @@ class ChunkedClassifier:
         device, num_classes = network.head.weight.device, network.head.out_features
         shape = (num_samples, len(indices), num_classes)
         logits_KnC = torch.empty(shape, dtype=torch.float32)
-        with torch.inference_mode(), _evaluation_mode(network):
+        with torch.inference_mode(), evaluation_mode(network):
             for rows, inputs in self.chunks(images, indices):
                 on_device = inputs.to(device)
                 for sample in range(num_samples):
@@ -254,8 +253,7 @@ def moments(rows: RowSource) -> tuple[Tensor, Tensor]:
     squares = torch.zeros_like(total)
     # Around the first row, so that a mean far from zero costs no digits.
     middle = read_rows(rows, torch.zeros(1, dtype=torch.int64))[0].double()
-    for part in slices(len(rows), _BLOCK):
-        items = torch.arange(part.start, part.stop)
+    for items in torch.split(torch.arange(len(rows)), _BLOCK):
         distance_nD = read_rows(rows, items).double() - middle
         total += distance_nD.sum(dim=0)
         squares += distance_nD.square().sum(dim=0)
@@ -270,15 +268,3 @@ def slices(num_items: int, chunk_size: int) -> Iterator[slice]:
     """Yield the parts of ``range(num_items)``, each of at most ``chunk_size``."""
     for start in range(0, num_items, chunk_size):
         yield slice(start, min(start + chunk_size, num_items))
-
-
-@contextmanager
-def _evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Put ``module`` into evaluation mode inside the block and restore it after."""
-    was_training = {part: part.training for part in module.modules()}
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in was_training.items():
-            part.training = mode

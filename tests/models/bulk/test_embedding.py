@@ -89,7 +89,7 @@ def test_a_folder_of_somebody_else_is_left_alone(images, tmp_path):
     (tmp_path / "out").mkdir()
     for name in ("mine.txt", ".mine.too.begun"):
         (tmp_path / "out" / name).write_text("mine")
-    with pytest.raises(errors.ForeignFolderError, match=r"mine\.txt"):
+    with pytest.raises(errors.ForeignFolderError, match="mine"):
         work(images, tmp_path / "out").run(Here())
     assert (tmp_path / "out" / ".mine.too.begun").exists()
 
