@@ -93,7 +93,7 @@ ROWS = np.ones((5, 3))
 @pytest.mark.parametrize(
     ("arrays", "words", "code", "message"),
     [
-        ({"features": ROWS * np.nan}, (), 1, r"features holds nan at \(0, 0\)"),
+        ({"features": ROWS * np.nan}, (), 1, "features holds nan at (0, 0)"),
         ({"features": ROWS}, ("--size", 6), 2, "there are 5 candidates"),
         (
             {"features": ROWS, "logits": ROWS[:2]},
