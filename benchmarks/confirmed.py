@@ -7,12 +7,14 @@ pixels, 60, 150 and 300 images are labeled in rounds of 30: the first at random,
 the trace form of ``outward`` on the learner's own kernel. ``blend`` learns from them.
 Then somebody who makes no mistakes looks at a grid of 60 predictions for each class, or
 only for the three classes that have the fewest labels: what is right is confirmed, what
-is wrong gets its class. ``blend`` learns again, from all labels and, in the first five
-pools, from all but the confirmed ones. Pools are even, or uneven: class sizes fall by a
-factor of 20, in another order of the classes each time. The change of the accuracy on
-2,000 test images is recorded in points: with classes counted equally, and with the
-shares that they have in the pool. Pools that are in the record are not measured again.
-15 minutes on one core once features are stored.
+is wrong gets its class. Grids are mixed, or show doubtful or sure predictions first.
+``blend`` learns again, as in a project: from all labels, but from confirmed ones only
+up to twice the median of the classes. In the first five pools it also learns without
+that limit, and from all but the confirmed ones. Pools are even, or uneven: class sizes
+fall by a factor of 20, in another order of the classes each time. The change of the
+accuracy on 2,000 test images is recorded in points: with classes counted equally, and
+with the shares that they have in the pool. Pools that are in the record are not
+measured again. 20 minutes on one core once features are stored.
 """
 
 import json
@@ -33,6 +35,7 @@ from fewlabels.models.cache import FeatureCache
 from fewlabels.models.efficientnet import efficientnet_lite0
 from fewlabels.models.embedding import embedded
 from fewlabels.pool import UNKNOWN, Answers, ArrayImages, Images, Pool, Split
+from fewlabels.projects.snapshot import limit_confirmed
 from fewlabels.protocols import Classifier
 
 RESULT = Path(__file__).parent / "results" / "confirmed.json"
@@ -121,13 +124,12 @@ def asked(pool: Pool, truth: Tensor, seed: int) -> Iterator[Pool]:
             yield pool
 
 
-def grids(
-    pool: Pool, shares: Floats, classes: Integers, *, is_surest_first: bool
-) -> Integers:
+def grids(pool: Pool, shares: Floats, classes: Integers, order: str) -> Integers:
     """Return the images on the first grid of each of some classes."""
     free, guesses, sure = pool.candidates.numpy(), shares.argmax(1), shares.max(1)
-    free = free[np.argsort(sure[free], kind="stable")]
-    free = free[::-1] if is_surest_first else free
+    if order != "mixed":  # the pool is shuffled
+        free = free[np.argsort(sure[free], kind="stable")]
+    free = free[::-1] if order == "surest first" else free
     return np.concatenate([free[guesses[free] == c][:GRID] for c in classes])
 
 
@@ -141,15 +143,18 @@ def changes(
     mix = torch.bincount(truth, minlength=pool.num_classes).double().numpy()
     guesses = torch.from_numpy(shares.argmax(axis=1))
     rarest = np.argsort(pool.class_counts, kind="stable")[:NUM_RAREST]
-    for order in ("doubtful first", "surest first"):
+    for order in ("mixed", "doubtful first", "surest first"):
         for which, classes in (("all", np.arange(NUM_CLASSES)), ("rarest", rarest)):
-            is_surest_first = order == "surest first"
-            shown = torch.from_numpy(
-                grids(pool, shares, classes, is_surest_first=is_surest_first)
-            )
-            wrong = shown[guesses[shown] != truth[shown]]
-            rules = {"all labels": shown, "corrections alone": wrong}
-            for rule, items in list(rules.items())[: 1 + is_compared]:
+            shown = torch.from_numpy(grids(pool, shares, classes, order))
+            is_right = guesses[shown] == truth[shown]
+            wrong = shown[~is_right]
+            labels = pool.labels.clone()
+            labels[shown] = truth[shown]
+            known = [None if label == UNKNOWN else label for label in labels.tolist()]
+            kept = limit_confirmed(known, shown[is_right].tolist())
+            limited = shown[[kept[item] is not None for item in shown.tolist()]]
+            rules = {"a project": limited, "all labels": shown, "corrections": wrong}
+            for rule, items in list(rules.items())[: 3 if is_compared else 1]:
                 answers = Answers(items, truth[items])
                 after = recalls(fitted(pool.with_answers(answers)), pool) - before
                 even, own = 100 * after.mean(), 100 * after @ mix / mix.sum()

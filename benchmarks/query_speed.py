@@ -133,7 +133,6 @@ def measure(name: str) -> dict[str, Any]:
             )
         found: dict[str, Any] = {
             "search": method,
-            "recall": graph.recall,
             "graph_seconds": building,
             "joint_rows_seconds": joint,
             "blend": {

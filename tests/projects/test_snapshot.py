@@ -1,8 +1,12 @@
 """Images that move, change, come and go; labels belong to their content."""
 
 import shutil
+from collections import Counter
+from statistics import median
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.data.pictures import save
 from tests.projects.toy import (
     QUICK,
@@ -20,7 +24,8 @@ from fewlabels.errors import (
     UnreadableFilesWarning,
 )
 from fewlabels.projects import Project, image_index
-from fewlabels.projects.store import Store
+from fewlabels.projects.snapshot import limit_confirmed
+from fewlabels.projects.store import Store, new_uuid
 
 
 @pytest.fixture
@@ -187,3 +192,40 @@ def test_a_snapshot_is_of_one_moment(tmp_path, place, after, monkeypatch):
         later = project.snapshot()
         assert (len(later.classes), len(later.open)) == (3, 0)
         assert (len(later.items), len(later.verdicts)) == (25, 7)
+
+
+@given(
+    labels=st.lists(st.none() | st.integers(0, 4), max_size=60),
+    confirmed=st.sets(st.integers(0, 59)),
+    seed=st.randoms(use_true_random=False),
+)
+def test_confirmed_labels_never_make_a_class_outweigh_the_others(
+    labels, confirmed, seed
+):
+    order = sorted(place for place in confirmed if place < len(labels))
+    seed.shuffle(order)
+    kept = limit_confirmed(labels, order)
+    counts = Counter(label for label in labels if label is not None)
+    most = 2 * median(counts.values()) if counts else 0
+    for number in counts:
+        own = [place for place, label in enumerate(labels) if label == number]
+        given_at_a_glance = [place for place in order if labels[place] == number]
+        others = len(own) - len(given_at_a_glance)
+        num_kept = min(len(given_at_a_glance), max(int(most) - others, 0))
+        is_left = set(given_at_a_glance[num_kept:])
+        assert [kept[p] for p in own] == [None if p in is_left else number for p in own]
+
+
+def test_models_learn_from_the_first_confirmed_labels_and_all_others(project):
+    go_on(project)
+    snapshot = project.snapshot()
+    free = [snapshot.items[place].id for place in snapshot.candidates]
+    first, *_ = snapshot.classes
+    project.confirm(free[:6], first, uuid=new_uuid())
+    after = project.snapshot()
+    assert sum(label is not None for label in after.labels) == 4 + 6
+    assert list(after.learned_labels) == limit_confirmed(
+        after.labels, [after.positions[item] for item in free[:6]]
+    )
+    pool = after.pool(project.images(after))
+    assert len(pool.labeled) == sum(label is not None for label in after.learned_labels)

@@ -89,6 +89,14 @@ def test_doubtful_images_first_or_the_likeliest_of_a_class_whatever_it_is_taken_
     assert sure == sorted(sure, reverse=True)
 
 
+def test_mixed_images_of_a_class_come_in_an_order_that_has_nothing_to_do_with_it(
+    project,
+):
+    mixed = wall(project, name="even", order="mixed")
+    items = [tile["item"] for tile in mixed["tiles"]]
+    assert items == sorted(tile["item"] for tile in wall(project, name="even")["tiles"])
+
+
 def test_what_measures_is_never_on_the_wall_and_cannot_be_confirmed(project):
     audit = {o.item for o in project.store.rounds()[0].items if o.role == "audit"}
     one = min(audit)
@@ -123,8 +131,11 @@ def test_confirmed_labels_train_cost_nothing_and_stay_apart(project):
     assert not asked & set(tiles)
     project.take_back(tiles, name, uuid=uuid(), annotator="ann")
     assert project.status().class_counts == before.class_counts
-    other = project.confirm(tiles, "odd", uuid=uuid(), annotator="bob")
-    assert other == done
+    who = {"uuid": uuid(), "annotator": "bob", "is_correction": True}
+    assert project.confirm(tiles, "odd", **who) == done
+    kinds = {one.item: one.strategy for one in project.store.labels()}
+    assert [kinds[item] for item in tiles] == ["corrected"] * 5
+    assert project.status().num_spent == before.num_spent
 
 
 def test_what_somebody_has_said_is_not_confirmed_over(project):

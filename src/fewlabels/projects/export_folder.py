@@ -82,7 +82,7 @@ def needs_training(project: "Project") -> bool:
     snapshot, done = project.snapshot(), project.records()
     if is_up_to_date(project, snapshot):
         return False
-    num_new = sum(label is not None for label in snapshot.labels)
+    num_new = sum(label is not None for label in snapshot.learned_labels)
     missing = "There is no model yet"
     if done:
         num_new -= done[-1].num_labeled

@@ -205,11 +205,13 @@ class ProjectLabels(ProjectFolder):
         *,
         uuid: str,
         annotator: str | None = None,
+        is_correction: bool = False,
     ) -> tuple[str, ...]:
         """Give a class to many images for which a model predicts it, seen at a glance.
 
         Such labels are used for training. They cost no budget, have the strategy
-        ``"confirmed"``, and never measure, since a guess sways whoever sees it.
+        ``"confirmed"`` or ``"corrected"``, and never measure, since a guess sways
+        whoever sees it.
 
         Args:
             items: Ids of images; those that somebody has answered about, or is being
@@ -217,6 +219,7 @@ class ProjectLabels(ProjectFolder):
             name: Name of the class.
             uuid: UUID of this call, for sending it again.
             annotator: Who confirms.
+            is_correction: Whether the model predicts another class.
 
         Returns:
             Ids of the images that have this label from now on.
@@ -249,7 +252,7 @@ class ProjectLabels(ProjectFolder):
                     uuid=part_uuid(uuid, item),
                     item=item,
                     class_number=numbers[name],
-                    strategy=records.CONFIRMED,
+                    strategy=records.CORRECTED if is_correction else records.CONFIRMED,
                 )
                 for item in chosen
             )

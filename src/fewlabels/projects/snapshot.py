@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from operator import attrgetter
+from statistics import median
 from typing import TYPE_CHECKING, Self
 
 from fewlabels.projects.store import (
@@ -18,10 +20,12 @@ from fewlabels.projects.store import (
     StoredRound,
     consensus,
 )
-from fewlabels.projects.store.records import LABELS, num_answers
+from fewlabels.projects.store.records import CONFIRMED, LABELS, num_answers
 
 if TYPE_CHECKING:
     from fewlabels.pool import Images, Pool, Round
+
+_MOST_CONFIRMED = 2  # times the median number of labels of a class
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -152,14 +156,21 @@ class Snapshot:
 
     @cached_property
     def labels(self) -> Sequence[int | None]:
-        """Label to train on of each image, if it has one: none of the audit slice."""
+        """Label of each image, if it has one and does not measure."""
         known, audit = self.known, self.audit
         return [None if i.id in audit else known.get(i.id) for i in self.items]
 
     @cached_property
+    def learned_labels(self) -> Sequence[int | None]:
+        """Label to train on of each image, if it has one: see limit_confirmed."""
+        given = [v for v in self.verdicts if v.strategy == CONFIRMED]
+        given.sort(key=attrgetter("sequence"))
+        return limit_confirmed(self.labels, [self.positions[v.item] for v in given])
+
+    @cached_property
     def labels_digest(self) -> str:
         """Digest of the labels to train on, and of which image has which."""
-        pairs = zip((item.id for item in self.items), self.labels, strict=True)
+        pairs = zip((item.id for item in self.items), self.learned_labels, strict=True)
         known = sorted(pair for pair in pairs if pair[1] is not None)
         return sha256(json.dumps(known).encode()).hexdigest()
 
@@ -182,7 +193,7 @@ class Snapshot:
 
         from fewlabels.pool import UNKNOWN, Pool
 
-        labels = [UNKNOWN if label is None else label for label in self.labels]
+        labels = [UNKNOWN if label is None else label for label in self.learned_labels]
         free = [index for index in self.candidates if self.labels[index] is None]
         return Pool(
             images=images,
@@ -220,3 +231,32 @@ class Snapshot:
             )
 
         return tuple(map(as_round, self.rounds))
+
+
+def limit_confirmed(
+    labels: Sequence[int | None], confirmed: Sequence[int]
+) -> list[int | None]:
+    """Return labels without the confirmed ones that would tilt the classes.
+
+    A grid gives a class dozens of labels at a glance. If a class then has more than
+    twice the median of the classes, the model takes the others for it less often than
+    it should (docs/labeling-page.md). The last confirmed labels above that are left
+    out; those that were asked for, imported or corrected always stay.
+
+    Args:
+        labels: Class of each image, if it has one.
+        confirmed: Images whose label confirms a prediction, first one first.
+
+    Example:
+        >>> limit_confirmed([0, 0, 0, 0, 0, 1, 2, None], [0, 1, 2, 3])
+        [0, None, None, None, 0, 1, 2, None]
+    """
+    kept = list(labels)
+    counts = Counter(label for label in kept if label is not None)
+    most = _MOST_CONFIRMED * median(counts.values()) if counts else 0
+    for index in reversed(confirmed):
+        label = kept[index]
+        if label is not None and counts[label] > most:
+            kept[index] = None
+            counts[label] -= 1
+    return kept

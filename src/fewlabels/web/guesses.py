@@ -36,7 +36,7 @@ from fewlabels.rng import stream
 from fewlabels.training.training import Training
 from fewlabels.web.work import unwarned
 
-Order = Literal["doubt", "surest", "likely"]
+Order = Literal["mixed", "doubt", "surest", "likely"]
 
 MOST_SLIPS = 40
 """Labels that are shown to be looked at again."""
@@ -151,7 +151,8 @@ def wall(
     Args:
         folder: The project's.
         name: The class; None: any.
-        order: ``"doubt"``: the least sure first; ``"surest"``: the surest first;
+        order: ``"mixed"``: in no order, so that those shown are typical of the class;
+            ``"doubt"``: the least sure first; ``"surest"``: the surest first;
             ``"likely"``: those that are most likely to be of the class, whatever the
             model takes them for.
         like: Instead, those that are most like this image.
@@ -167,6 +168,10 @@ def wall(
     if guess is None:
         return {"by": None, "tiles": [], "num_all": 0}
     places = guess.order[::-1] if order == "doubt" else guess.order
+    if order == "mixed":  # identifiers are hashes
+        places = np.sort(places)
+        ids = [guess.snapshot.items[place].id for place in places]
+        places = places[np.argsort(ids, kind="stable")]
     classes = guess.pool.classes
     number = classes.index(name) if name in classes and like is None else None
     if like is not None:

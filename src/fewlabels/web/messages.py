@@ -40,7 +40,7 @@ class Wall(_Message):
     """A wish for images that the model takes for a class, or for some like one."""
 
     name: ClassName | None = None
-    order: Literal["doubt", "surest", "likely"] = "doubt"
+    order: Literal["mixed", "doubt", "surest", "likely"] = "mixed"
     like: Name | None = None
     count: int = Field(default=60, ge=1, le=MOST_TILES)
     without: list[Name] = Field(default=[], max_length=MOST_PASSED)
@@ -58,6 +58,8 @@ class Confirmation(_Message):
     uuid: Uuid
     items: list[Name] = Field(min_length=1, max_length=MOST_TILES)
     name: ClassName | None = None
+    is_correction: bool = False
+    """Whether the model takes them for another class."""
     undoes: Uuid | None = None
     """The confirmation to take back, with the same images."""
 

@@ -139,6 +139,7 @@ class Session:
         elif given.name is None:
             raise UsageError("A confirmation needs the name of a class.")
         else:
+            who["is_correction"] = given.is_correction
             done = self.project.confirm(known, given.name, **who)
         self.on_change()
         return {"items": [self.images.name_of(item) for item in done]}

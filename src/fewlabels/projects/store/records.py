@@ -37,12 +37,12 @@ class Kind(StrEnum):
 LABELS = frozenset({Kind.LABEL, Kind.RELABEL})
 VERDICTS = LABELS | {Kind.SKIP, Kind.UNSURE}
 """Events about an item; the last one in force is the annotator's verdict on it."""
-CONFIRMED = "confirmed"
-"""The strategy of labels that confirm a model's predictions: nobody asked about these
-items one by one, so they cost no budget, and never measure."""
+CONFIRMED, CORRECTED = "confirmed", "corrected"
+"""The strategies of labels that confirm or correct predictions seen at a glance: nobody
+asked about these items one by one, so they cost no budget, and never measure."""
 IMPORTED = "imported"
 """The strategy of labels that existed before and were read from a file or a folder."""
-UNASKED = frozenset({CONFIRMED, IMPORTED})
+UNASKED = frozenset({CONFIRMED, CORRECTED, IMPORTED})
 NAMING = frozenset({Kind.CLASS_ADDED, Kind.CLASS_RENAMED})
 CLASS_EVENTS = NAMING | {Kind.CLASS_RETIRED, Kind.CLASS_RESTORED}
 
@@ -155,8 +155,8 @@ class Annotation:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether it confirms a model's prediction, and nobody asked about the item."""
-        return self.strategy == CONFIRMED and self.round is None
+        """Whether it confirms or corrects a prediction that nobody asked about."""
+        return self.strategy in {CONFIRMED, CORRECTED} and self.round is None
 
     @property
     def is_imported(self) -> bool:

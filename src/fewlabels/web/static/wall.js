@@ -10,6 +10,7 @@ const COUNT = 60;
 
 /** In which order the images of a class are shown, and what that is good for. */
 const ORDERS = {
+  mixed: ["Mixed", "Typical images of the class teach most for the time they take"],
   doubt: ["Doubtful first", "Where the model is most likely to be wrong"],
   surest: ["Surest first", "The quickest way to finish a folder"],
   likely: ["More of it", "Images most likely to be of this class, whatever the model takes them for"],
@@ -21,7 +22,7 @@ export class WallView {
     this.box = byId("view-wall");
     this.place = 0; // which class
     this.like = null; // or images like this one
-    this.order = "doubt";
+    this.order = "mixed";
     this.tiles = [];
     this.out = new Set(); // knocked out or, of images that may be of a class, not chosen
     this.given = new Map(); // classes that tiles were given in place
@@ -104,7 +105,8 @@ export class WallView {
     if (!this.by) this.note.textContent = "There is no guess yet: label some images of at least two classes first.";
     else if (!this.tiles.length) this.note.textContent = this.like ? "Nothing else is like it." : `Nothing that is not labeled is taken for ${this.name}.`;
     else {
-      const [first, last] = [this.tiles[0], this.tiles.at(-1)].map((one) => Math.round(100 * one.sure));
+      const sureness = this.tiles.map((one) => Math.round(100 * one.sure));
+      const [first, last] = [Math.min(...sureness), Math.max(...sureness)];
       const sure = this.like || this.isFinding ? "" : `The model is ${first === last ? first : `${first} to ${last}`} % sure. `;
       const task = this.isFinding ? `Choose what is ${this.name}, then confirm. The rest stays unlabeled.` : "Point at what is wrong and press the key of its class, or knock it out; then confirm the rest.";
       this.note.textContent = `${sure}${task} Near copies are shown once, and only the image that you see gets the label. Labels given here train the model, cost no budget, and never measure it.`;
@@ -155,9 +157,9 @@ export class WallView {
   }
 
   /** Give a class to some tiles at once; return whether they have it. */
-  async give(tiles, name) {
+  async give(tiles, name, isCorrection) {
     if (!tiles.length) return true;
-    const given = { ...this.desk.signature, uuid: crypto.randomUUID(), items: tiles.map((one) => one.id), name };
+    const given = { ...this.desk.signature, uuid: crypto.randomUUID(), items: tiles.map((one) => one.id), name, is_correction: isCorrection };
     const done = await this.send(given);
     if (!done) return false;
     if (done.items.length) this.history.push({ ...given, items: done.items });
@@ -171,7 +173,7 @@ export class WallView {
   async confirm() {
     if (this.isSending) return;
     this.isSending = true;
-    const isDone = await this.give(this.chosen, this.confirmed);
+    const isDone = await this.give(this.chosen, this.confirmed, this.isFinding);
     this.isSending = false;
     if (!isDone) return;
     this.out.forEach((id) => this.passed.add(id));
@@ -187,7 +189,7 @@ export class WallView {
     const name = this.desk.state.classes[place].name;
     tiles.forEach((one) => this.given.set(one.id, name));
     this.drawTiles();
-    if (await this.give(tiles, name)) return;
+    if (await this.give(tiles, name, true)) return;
     tiles.forEach((one) => this.given.delete(one.id));
     this.drawTiles();
   }
