@@ -21,7 +21,7 @@ from fewlabels.experiments.evaluation import (
 )
 from fewlabels.experiments.settings import Choice
 from fewlabels.report import write_bench_report
-from fewlabels.report.bench.page import _NAMES
+from fewlabels.report.bench import _NAMES
 from fewlabels.report.figures import COLORS, HUES
 
 CURVES = {
@@ -82,18 +82,6 @@ def test_savings_are_those_of_the_statistics(page):
     savings = labels_saved([4, 8, 12], CURVES["npc"], CURVES["random"])
     expected = " ".join(one.worth for one in savings[1:])
     assert f"Labels Strategy 8 12 npc {expected}" in text_of(page)
-
-
-def test_each_comparison_is_tested_once(bench, monkeypatch):
-    calls = []
-
-    def counted(values, *, against):
-        calls.append((against, tuple(map(tuple, values.values()))))
-        return paired_tests(values, against=against)
-
-    monkeypatch.setattr("fewlabels.report.bench.sections.paired_tests", counted)
-    write_bench_report(bench.folder, "toys")
-    assert len(calls) == len(set(calls)) == 4  # by the end and by area, two references
 
 
 def test_the_finding_is_what_the_test_says(page, tmp_path):

@@ -15,7 +15,7 @@ from fewlabels.experiments import bench
 from fewlabels.jobs import LocalExecutor
 
 if TYPE_CHECKING:
-    from fewlabels.report.bench.context import ConditionContext
+    from fewlabels.report.bench_sections import ConditionContext
 
 _SHOWN = (10, 20, 30, 50, 100)  # numbers of labels that a terminal has room for
 
@@ -38,8 +38,8 @@ def demo(
     """
     from fewlabels.experiments.bench.recipes import demo as demo_experiment
     from fewlabels.report import write_bench_report
-    from fewlabels.report.bench.context import context_of
-    from fewlabels.report.bench.page import finding
+    from fewlabels.report.bench import finding
+    from fewlabels.report.bench_sections import context_of
 
     experiment = bench.checked(demo_experiment(is_fast=fast))
     terminal = Terminal(quiet or as_json)
@@ -67,7 +67,7 @@ def demo(
 def _results(condition: "ConditionContext") -> list[dict[str, Any]]:
     """Return mean accuracies, what labels were worth, and the lead at the end."""
     from fewlabels.experiments.evaluation import paired_tests
-    from fewlabels.report.bench.sections import savings_of
+    from fewlabels.report.bench_sections import savings_of
 
     ends = {name: array[:, -1] for name, array in condition.accuracies.items()}
     tests = paired_tests(ends, against="random") if condition.can_be_tested else ()

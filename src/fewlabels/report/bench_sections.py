@@ -1,22 +1,22 @@
-"""Sections of the page of an experiment: accuracy, tests, savings, picks.
+"""An experiment as its report shows it, and the sections: accuracy, tests, picks.
 
 Shapes: S seeds, A strategies, T numbers of labels at which accuracy was measured.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from itertools import chain
 from math import isfinite, nan
 from statistics import mean
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fewlabels.errors import count
-from fewlabels.experiments.bench.experiment import Condition
-from fewlabels.experiments.bench.folder import CellResult
+from fewlabels.experiments.acquisition import query_size
+from fewlabels.experiments.bench.experiment import Experiment
+from fewlabels.experiments.bench.folder import CellResult, ConditionResults, Results
 from fewlabels.experiments.bench.published import TABLE_3_ZERO_SHOT, PublishedCell
 from fewlabels.experiments.evaluation import (
     PairedTest,
@@ -32,10 +32,19 @@ from fewlabels.experiments.evaluation import (
     paired_tests,
     redundant_share,
 )
-from fewlabels.report.bench.context import ConditionContext, Contender, Context
-from fewlabels.report.figures import Curve, Point, draw_curves, some
-from fewlabels.report.page import Block, Column, Entry, Record, Row, Section, Table
-from fewlabels.report.wording import in_percent, p_text, signed
+from fewlabels.experiments.evaluation.comparisons import Array
+from fewlabels.report.figures import Curve, Point, draw_curves, hues, some
+from fewlabels.report.page import (
+    Block,
+    Column,
+    Entry,
+    Record,
+    Row,
+    Section,
+    Table,
+    data_name,
+)
+from fewlabels.report.wording import file_word, in_percent, p_text, signed
 
 LEVEL = 0.05
 """Level of the tests."""
@@ -53,17 +62,200 @@ _FAIR = "Trial by trial, starting labels left out"
 _PAPER = "As in the paper: unions over the trials, starting labels left in"
 
 
+OTHER_SCALE = "Not the paper's scale"
+"""Part of the titles of experiments for two cores."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A strategy as it is shown everywhere in the report."""
+
+    label: str
+    name: str
+    """Its name without options, as published tables have it."""
+    short: str
+    """Its name with the options that distinguish it from the others."""
+    hue: int
+
+
+def contenders(experiment: Experiment) -> tuple[Contender, ...]:
+    """Return the strategies of an experiment."""
+    colors = hues([choice.label for choice in experiment.strategies])
+    shown = []
+    for choice in experiment.strategies:
+        peers = [other for other in experiment.strategies if other.name == choice.name]
+        values = [
+            str(value)
+            for key, value in choice.options.items()
+            if any(other.options.get(key) != value for other in peers)
+        ]
+        short = " ".join([choice.name, *values])
+        shown.append(Contender(choice.label, choice.name, short, colors[choice.label]))
+    return tuple(shown)
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionContext:
+    """One condition of an experiment, and what all strategies have measured there."""
+
+    results: ConditionResults
+    heading: str
+    """Its name; empty where there is one only."""
+    suffix: str
+    """End of the names of its files; empty where there is one only."""
+    experiment: Experiment
+    contenders: tuple[Contender, ...]
+
+    @property
+    def name(self) -> str:
+        """Its name in the data."""
+        return self.results.condition.name
+
+    @property
+    def heading_entry(self) -> tuple[str, ...]:
+        """Its name in a table of all conditions; nothing where it is alone."""
+        return (self.heading,) if self.heading else ()
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds that every strategy has finished, so that they can be paired."""
+        return self.results.complete_seeds
+
+    @cached_property
+    def _measured(self) -> tuple[tuple[int, ...], dict[str, Array]]:
+        names, numbers = self.results.strategies, self.results.num_labels
+        arrays = [self.results.accuracies(name, self.seeds) for name in names]
+        is_measured = np.isfinite(np.concatenate(arrays)).all(axis=0)
+        shares = [array[:, is_measured] for array in arrays]
+        known = tuple(np.array(numbers, dtype=np.int64)[is_measured].tolist())
+        return known, dict(zip(names, shares, strict=True))
+
+    @property
+    def num_labels(self) -> tuple[int, ...]:
+        """Numbers of labels at which all of these seeds were measured."""
+        return self._measured[0]
+
+    @property
+    def accuracies(self) -> dict[str, Array]:
+        """Their shares (S, T) by label of the strategy, all of them finite."""
+        return self._measured[1]
+
+    @property
+    def can_be_tested(self) -> bool:
+        """Whether there is something to compare, with at least two seeds."""
+        has_pairs = len(self.seeds) > 1 and len(self.contenders) > 1
+        return has_pairs and bool(self.num_labels)
+
+    @property
+    def has_curve(self) -> bool:
+        """Whether there is more to see than the start and the end."""
+        return bool(self.seeds) and len(self.num_labels) > 2
+
+    @property
+    def seeds_text(self) -> str:
+        """How many seeds there are, and how many are not through yet."""
+        planned, complete = len(self.results.seeds), len(self.seeds)
+        if planned == complete:
+            return count(planned, "seed")
+        return (
+            f"{count(planned, 'seed')} planned, {complete} finished by every strategy"
+        )
+
+    def file_name(self, name: str) -> str:
+        """Return the name of one of its files."""
+        return f"{name}-{self.suffix}" if self.suffix else name
+
+    def caption(self, *sentences: str, is_of_all: bool = False) -> str:
+        """Return the caption of a table: meaning, data, trainer, seeds, scale.
+
+        The caption of a table of all conditions has what they have in common.
+        """
+        settings = self.results.condition.settings
+        conditions = self.experiment.conditions
+        trained = {(c.settings.trainer.label, c.num_seeds) for c in conditions}
+        parts = list(sentences)
+        if not is_of_all or len(trained) == 1:
+            where = f"{self.heading}: d" if self.heading and not is_of_all else "D"
+            text = (
+                f"{where}ata {data_name(settings.model_dump())}, trainer "
+                f"{settings.trainer.label}, {self.seeds_text}."
+            )
+            parts.insert(1, text[0].upper() + text[1:])
+        if self.experiment.scale == "cpu":
+            parts.append(f"{OTHER_SCALE}.")
+        return " ".join(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """The whole experiment."""
+
+    results: Results
+    conditions: tuple[ConditionContext, ...]
+    contenders: tuple[Contender, ...]
+
+    @property
+    def experiment(self) -> Experiment:
+        """What was asked for."""
+        return self.results.experiment
+
+    @property
+    def condition_column(self) -> tuple[str, ...]:
+        """What heads the names of conditions; nothing where there is one only."""
+        return ("Condition",) if len(self.conditions) > 1 else ()
+
+    @property
+    def references(self) -> tuple[Contender, ...]:
+        """The strategies that others are compared with: the first of each name."""
+        known = map(self.contender, ("random", "npc"))
+        return tuple(who for who in known if who is not None)
+
+    @property
+    def has_single_queries(self) -> bool:
+        """Whether it has several conditions of one query each, as in Table 3."""
+        settings = [condition.settings for condition in self.experiment.conditions]
+        return len(settings) > 1 and all(
+            run.budget - run.start <= query_size(run.query, 0) for run in settings
+        )
+
+    def contender(self, name: str) -> Contender | None:
+        """Return the first strategy of a name; None where there is none."""
+        return next((who for who in self.contenders if who.name == name), None)
+
+
+def context_of(results: Results) -> Context:
+    """Return what the sections need to know of results."""
+    strategies, experiment = contenders(results.experiment), results.experiment
+    is_alone, used, cases = len(results.conditions) == 1, set[str](), []
+    for number, own in enumerate(results.conditions, start=1):
+        name = own.condition.name
+        suffix = file_word(name) or str(number)
+        suffix = f"{suffix}-{number}" if suffix in used else suffix
+        used.add(suffix)
+        heading = name or f"condition {number}"
+        names = ("", "") if is_alone else (heading, suffix)
+        cases.append(ConditionContext(own, *names, experiment, strategies))
+    return Context(results, tuple(cases), strategies)
+
+
+# ---------------------------------------------------------------------------- accuracy
+
+
 class Measured(NamedTuple):
     """Accuracy of one strategy at one number of labels, over its seeds."""
 
-    seeds: int
-    mean: float
-    deviation: float
-    low: float
-    high: float
+    seeds: int = 0
+    mean: float = nan
+    deviation: float = nan
+    low: float = nan
+    high: float = nan
 
 
-_NOTHING = Measured(0, nan, nan, nan, nan)
+def over_seeds(values_S: Array) -> Measured:
+    """Return mean, spread and interval of what was measured with some seeds."""
+    band = curve_band(values_S[:, None])
+    numbers = (band.mean, band.deviation, band.low, band.high)
+    return Measured(len(values_S), *(float(number[0]) for number in numbers))
 
 
 def measured(case: ConditionContext, label: str) -> dict[int, Measured]:
@@ -73,21 +265,128 @@ def measured(case: ConditionContext, label: str) -> dict[int, Measured]:
     for amount, column_S in zip(case.results.num_labels, accuracies_ST.T, strict=True):
         known = column_S[np.isfinite(column_S)]
         if amount and len(known):  # nothing is learnt from no labels
-            by_amount[amount] = _over_seeds(known)
+            by_amount[amount] = over_seeds(known)
     return by_amount
 
 
 def accuracy_section(context: Context) -> Section:
     """Return the section about accuracy: curves and tables, condition by condition."""
+    blocks = []
     if context.has_single_queries:  # as in Table 3
         places = [
             (case, case.results.condition.settings.budget)
             for case in context.conditions
         ]
-        blocks = [Block(tables=[_accuracy_table(context, "shots", places)])]
-    else:
-        blocks = [_block(context, case) for case in context.conditions]
+        table = _accuracy_table(context, "shots", places)
+        return Section("accuracy", "Accuracy", [Block(tables=[table])])
+    for case in context.conditions:
+        curves = []
+        for who in context.contenders:
+            points = tuple(
+                Point(amount, own.mean, *((own.low, own.high) if own.seeds > 1 else ()))
+                for amount, own in measured(case, who.label).items()
+            )
+            if points:
+                curves.append(Curve(who.short, who.hue, points))
+        if not curves:
+            note = "Nothing has been measured yet."
+            blocks.append(Block(heading=case.heading, notes=[note]))
+            continue
+        places = [(case, amount) for amount in case.results.num_labels if amount]
+        table = _accuracy_table(context, case.file_name("accuracy"), places)
+        drawing = draw_curves(case.file_name("curves"), curves)
+        blocks.append(Block(heading=case.heading, drawing=drawing, tables=[table]))
     return Section("accuracy", "Accuracy", blocks)
+
+
+def _accuracy_table(
+    context: Context, name: str, places: Sequence[tuple[ConditionContext, int]]
+) -> Table:
+    """Return means by strategy at some numbers of labels, with the paper's if known."""
+    strategies, first = context.contenders, places[0][0]
+    is_of_all = first is not places[-1][0]
+    known = {
+        (case, who): measured(case, who.label)
+        for case in dict.fromkeys(case for case, _ in places)
+        for who in strategies
+    }
+    columns, entries = [], list[list[Entry]]()
+    records: dict[Contender, list[Record]] = {who: [] for who in strategies}
+    for case, amount in places:
+        # A condition's name without the number of labels, which heads the column.
+        labels, parts = count(amount, "label"), case.heading.split(", ")
+        shared = ", ".join(part for part in parts if part != labels)
+        group = shared if is_of_all else "Labels"
+        printed = _published(case, amount)
+        owns = {who: known[case, who].get(amount, Measured()) for who in strategies}
+        means = [own.mean for own in owns.values() if own.seeds]
+        best = max(means) if len(set(means)) > 1 else nan
+        columns.append(Column(f"{amount:,}", group))
+        entries.append([_entry(*own[1:3], own.mean == best) for own in owns.values()])
+        theirs = dict.fromkeys(strategies, (nan, nan))
+        for who in strategies:
+            if cell := printed.get(who.name):
+                theirs[who] = (cell.mean / 100, cell.deviation / 100)
+        if printed:
+            columns.append(Column(f"{amount:,}, paper", group, is_quiet=True))
+            entries.append([_entry(*theirs[who]) for who in strategies])
+        for who, own in owns.items():
+            records[who].append(
+                {
+                    "condition": case.name,
+                    "strategy": who.label,
+                    "labels": amount,
+                    **own._asdict(),
+                    "published_mean": theirs[who][0],
+                    "published_deviation": theirs[who][1],
+                }
+            )
+    if first.has_curve and not is_of_all:
+        columns.append(Column("AUBC"))
+        areas = [
+            area_under_curve(first.num_labels, first.accuracies[who.label])
+            for who in strategies
+        ]
+        entries.append([_entry(*over_seeds(area)[1:3]) for area in areas])
+    seeds = {own.seeds for by in known.values() for own in by.values()}
+    single = " after a single query, by number of labels" if is_of_all else ""
+    sentences = [f"Average accuracy (%) ± sample standard deviation{single}."]
+    if len(seeds) > 1:
+        sentences.append(
+            "Not finished: the means are over different numbers of seeds, from "
+            f"{min(seeds)} to {max(seeds)}."
+        )
+    sentences.append("Bold: the highest mean, which need not be significant.")
+    if any(column.is_quiet for column in columns):
+        trials = min(table.trials for table in context.experiment.published)
+        sentences.append(
+            f"Paper: as printed by Kong et al. (2022), {trials} trials, WRN-28-2 on "
+            "the data of the paper."
+        )
+    return Table(
+        ["Strategy", *columns],
+        [[who.short, *row] for who, *row in zip(strategies, *entries, strict=True)],
+        name=name,
+        caption=first.caption(*sentences, is_of_all=is_of_all),
+        records=[record for own in records.values() for record in own],
+    )
+
+
+def _entry(mean: float, deviation: float, is_best: bool = False) -> Entry:  # noqa: FBT001, FBT002
+    detail = f"± {100 * deviation:.2f}" if isfinite(deviation) else ""
+    return Entry(in_percent(mean, 2), is_best, detail=detail)
+
+
+def _published(case: ConditionContext, num_labels: int) -> dict[str, PublishedCell]:
+    """Return what the paper prints for a condition at a number of labels."""
+    tables, settings = case.experiment.published, case.results.condition.settings
+    if len(tables) > 1:  # one of them is about queries by an untrained network
+        is_untrained = settings.zero_shot or settings.start == 0
+        tables = tuple(
+            table for table in tables if (table == TABLE_3_ZERO_SHOT) == is_untrained
+        )
+    cells = [cell for table in tables for cell in table.cells]
+    return {cell.strategy: cell for cell in cells if cell.num_labels == num_labels}
 
 
 def savings_section(context: Context) -> Section:
@@ -147,121 +446,7 @@ def saving_sentences(context: Context) -> list[str]:
     return []
 
 
-def _over_seeds(values_S: NDArray[np.float64]) -> Measured:
-    band = curve_band(values_S[:, None])
-    numbers = (band.mean, band.deviation, band.low, band.high)
-    return Measured(len(values_S), *(float(number[0]) for number in numbers))
-
-
-def _block(context: Context, case: ConditionContext) -> Block:
-    curves = []
-    for who in context.contenders:
-        points = tuple(
-            Point(amount, own.mean, *((own.low, own.high) if own.seeds > 1 else ()))
-            for amount, own in measured(case, who.label).items()
-        )
-        if points:
-            curves.append(Curve(who.short, who.hue, points))
-    if not curves:
-        return Block(heading=case.heading, notes=["Nothing has been measured yet."])
-    places = [(case, amount) for amount in case.results.num_labels if amount]
-    return Block(
-        heading=case.heading,
-        drawing=draw_curves(case.file_name("curves"), curves),
-        tables=[_accuracy_table(context, case.file_name("accuracy"), places)],
-    )
-
-
-def _accuracy_table(
-    context: Context, name: str, places: Sequence[tuple[ConditionContext, int]]
-) -> Table:
-    """Return means by strategy at some numbers of labels, with the paper's if known."""
-    first, last = places[0][0], places[-1][0]
-    is_of_all = first is not last
-    known = {
-        (case, who): measured(case, who.label)
-        for case in dict.fromkeys(case for case, _ in places)
-        for who in context.contenders
-    }
-    columns: list[Column | str] = ["Strategy"]
-    rows: list[list[Entry | str]] = [[who.short] for who in context.contenders]
-    records: list[list[Record]] = [[] for _ in context.contenders]
-    has_printed = False
-    for case, amount in places:
-        # A condition's name without the number of labels, which heads the column.
-        labels, parts = count(amount, "label"), case.heading.split(", ")
-        shared = ", ".join(part for part in parts if part != labels)
-        group = shared if is_of_all else "Labels"
-        printed = _published(context, case.results.condition, amount)
-        has_printed = has_printed or bool(printed)
-        columns.append(Column(f"{amount:,}", group))
-        if printed:
-            columns.append(Column(f"{amount:,}, paper", group, is_quiet=True))
-        owns = [known[case, who].get(amount, _NOTHING) for who in context.contenders]
-        means = [own.mean for own in owns if own.seeds]
-        for place, (who, own) in enumerate(zip(context.contenders, owns, strict=True)):
-            is_best = bool(own.seeds) and min(means) < own.mean == max(means)
-            rows[place].append(_entry(own.mean, own.deviation, is_best=is_best))
-            cell = printed.get(who.name)
-            theirs = (cell.mean / 100, cell.deviation / 100) if cell else (nan, nan)
-            if printed:
-                rows[place].append(_entry(*theirs))
-            records[place].append(
-                {
-                    "condition": case.name,
-                    "strategy": who.label,
-                    "labels": amount,
-                    **own._asdict(),
-                    "published_mean": theirs[0],
-                    "published_deviation": theirs[1],
-                }
-            )
-    if first.has_curve and not is_of_all:
-        columns.append("AUBC")
-        for who, row in zip(context.contenders, rows, strict=True):
-            areas = area_under_curve(first.num_labels, first.accuracies[who.label])
-            row.append(_entry(*_over_seeds(areas)[1:3]))
-    seeds = {own.seeds for by in known.values() for own in by.values()}
-    single = " after a single query, by number of labels" if is_of_all else ""
-    sentences = [f"Average accuracy (%) ± sample standard deviation{single}."]
-    if len(seeds) > 1:
-        sentences.append(
-            "Not finished: the means are over different numbers of seeds, from "
-            f"{min(seeds)} to {max(seeds)}."
-        )
-    sentences.append("Bold: the highest mean, which need not be significant.")
-    if has_printed:
-        trials = min(table.trials for table in context.experiment.published)
-        sentences.append(
-            f"Paper: as printed by Kong et al. (2022), {trials} trials, WRN-28-2 on "
-            "the data of the paper."
-        )
-    return Table(
-        columns,
-        rows,
-        name=name,
-        caption=first.caption(*sentences, is_of_all=is_of_all),
-        records=[record for own in records for record in own],
-    )
-
-
-def _entry(mean: float, deviation: float, *, is_best: bool = False) -> Entry:
-    detail = f"± {100 * deviation:.2f}" if isfinite(deviation) else ""
-    return Entry(in_percent(mean, 2), is_best, detail=detail)
-
-
-def _published(
-    context: Context, condition: Condition, num_labels: int
-) -> dict[str, PublishedCell]:
-    """Return what the paper prints for a condition at a number of labels."""
-    tables = context.experiment.published
-    if len(tables) > 1:  # one of them is about queries by an untrained network
-        is_untrained = condition.settings.zero_shot or condition.settings.start == 0
-        tables = tuple(
-            table for table in tables if (table == TABLE_3_ZERO_SHOT) == is_untrained
-        )
-    cells = [cell for table in tables for cell in table.cells]
-    return {cell.strategy: cell for cell in cells if cell.num_labels == num_labels}
+# -------------------------------------------------------------------------- comparison
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,7 +470,6 @@ class Comparison:
         return self.test.t_holm < LEVEL
 
 
-@lru_cache(maxsize=8)  # several sections of a page show the same tests
 def compared(context: Context, against: str, measure: str) -> tuple[Comparison, ...]:
     """Return tests of all strategies against one, by one measure, under all conditions.
 
@@ -293,19 +477,16 @@ def compared(context: Context, against: str, measure: str) -> tuple[Comparison, 
     fewer than two seeds that all have finished; no p value is known of strategies that
     differ by the same on every seed.
     """
-
-    def values(case: ConditionContext) -> dict[str, NDArray[np.float64]]:
-        if measure == END:
-            return {name: array[:, -1] for name, array in case.accuracies.items()}
-        return {
-            name: area_under_curve(case.num_labels, array)
-            for name, array in case.accuracies.items()
-        }
-
     cases, tests = [], list[PairedTest]()
     for case in context.conditions:
         if case.can_be_tested and (measure == END or case.has_curve):
-            own = paired_tests(values(case), against=against)
+            values = {
+                name: array[:, -1]
+                if measure == END
+                else area_under_curve(case.num_labels, array)
+                for name, array in case.accuracies.items()
+            }
+            own = paired_tests(values, against=against)
             cases += [case] * len(own)
             tests += own
     pairs = zip(cases, corrected(tests), strict=True)
@@ -324,9 +505,10 @@ def comparison_section(context: Context) -> Section:
                 "at least two, so none is possible yet."
             )
     for against in context.references:
-        by_end, by_area = (compared(context, against.label, by) for by in (END, AREA))
-        if by_end or by_area:
-            tables.append(_test_table(context, against, by_end, by_area))
+        by_end = compared(context, against.label, END)
+        comparisons = (*by_end, *compared(context, against.label, AREA))
+        if comparisons:
+            tables.append(_test_table(context, against, comparisons, len(by_end)))
     has_two = len(context.contenders) > 1 and bool(context.references)
     blocks = [Block(tables=tables, notes=notes)] if has_two else ()
     return Section("comparison", "Paired comparison", blocks)
@@ -335,12 +517,12 @@ def comparison_section(context: Context) -> Section:
 def _test_table(
     context: Context,
     against: Contender,
-    by_end: Sequence[Comparison],
-    by_area: Sequence[Comparison],
+    comparisons: Sequence[Comparison],
+    num_end: int,
 ) -> Table:
     shorts = {who.label: who.short for who in context.contenders}
     rows, records = list[Row](), list[Record]()
-    for comparison in (*by_end, *by_area):
+    for comparison in comparisons:
         test, is_significant = comparison.test, comparison.is_significant
         rows.append(
             [
@@ -367,7 +549,7 @@ def _test_table(
                 **{key: getattr(test, key) for key in _NUMBERS},
             }
         )
-    pairs = sorted({comparison.test.num_pairs for comparison in (*by_end, *by_area)})
+    pairs = sorted({comparison.test.num_pairs for comparison in comparisons})
     amounts = " to ".join(map(str, pairs[:1] + pairs[1:][-1:]))
     texts = [*context.condition_column, "Strategy", "Measure"]
     columns = [Column(name, is_text=True) for name in texts]
@@ -384,15 +566,18 @@ def _test_table(
             is_of_all=True,
         ),
         records=records,
-        breaks=[len(by_end)],
+        breaks=[num_end],
     )
+
+
+# ------------------------------------------------------------------------------- picks
 
 
 class Overlap(NamedTuple):
     """How alike the picks of strategies are at one number of labels, as shares."""
 
     num_labels: int
-    shares: NDArray[np.float64]
+    shares: Array
     """Of each two strategies, (A, A); on the diagonal a strategy against itself with
     other seeds, NaN where that is not known."""
     chance: float | None

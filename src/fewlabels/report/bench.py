@@ -1,11 +1,10 @@
 """The page of an experiment, and the figures and tables beside it."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from fewlabels.errors import UnknownNameError, count
 from fewlabels.experiments.bench.folder import (
@@ -16,13 +15,15 @@ from fewlabels.experiments.bench.folder import (
 )
 from fewlabels.experiments.evaluation import retraining_noise
 from fewlabels.files import wrap_os_errors
-from fewlabels.report.bench.context import OTHER_SCALE, Context, context_of
-from fewlabels.report.bench.sections import (
+from fewlabels.report.bench_sections import (
     END,
+    OTHER_SCALE,
     Comparison,
+    Context,
     accuracy_section,
     compared,
     comparison_section,
+    context_of,
     overlap_section,
     redundancy_section,
     saving_sentences,
@@ -307,10 +308,15 @@ def _cost(context: Context) -> Sequence[Block]:
     for case in context.conditions:
         for who in context.contenders:
             timings = [t for run in case.results.runs(who.label) for t in run.timings]
-            later = [timing for timing in timings if timing.get("step", 0) > 0]
-            queries = _numbers(timings, "query_seconds")
-            peaks = _numbers(timings, "query_peak_mb")
-            trainings = _numbers(later or timings, "train_seconds")
+            later = [timing for timing in timings if timing["step"] > 0] or timings
+            queries, peaks, trainings = (
+                [timing[key] for timing in source if timing.get(key) is not None]
+                for source, key in (
+                    (timings, "query_seconds"),
+                    (timings, "query_peak_mb"),
+                    (later, "train_seconds"),
+                )
+            )
             rows.append(
                 [
                     *case.heading_entry,
@@ -337,8 +343,3 @@ def _cost(context: Context) -> Sequence[Block]:
     )
     is_measured = any(cell.timings for cell in context.results.cells)
     return [Block(tables=[table])] if is_measured else ()
-
-
-def _numbers(timings: Sequence[Mapping[str, Any]], key: str) -> list[float]:
-    values = (timing.get(key) for timing in timings)
-    return [float(x) for x in values if isinstance(x, int | float) and x == x]

@@ -1,1 +1,0 @@
-"""The report of an experiment: a page, figures, and tables for a paper."""
