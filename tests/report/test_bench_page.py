@@ -153,7 +153,7 @@ def test_the_same_results_give_the_same_bytes(bench, tmp_path):
     first = write_bench_report(bench.folder, "toys", out=tmp_path / "first").parent
     second = write_bench_report(bench.folder, "toys", out=tmp_path / "second").parent
     names = sorted(p.relative_to(first) for p in first.rglob("*") if p.is_file())
-    assert {p.suffix for p in names} == {".html", ".png", ".svg", ".csv", ".md", ".tex"}
+    assert {p.suffix for p in names} == {".html", ".png", ".svg", ".csv", ".tex"}
     assert names == sorted(
         p.relative_to(second) for p in second.rglob("*") if p.is_file()
     )

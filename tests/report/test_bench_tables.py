@@ -1,4 +1,4 @@
-"""Tables as LaTeX, Markdown and data, letter by letter."""
+"""Tables as LaTeX and data, letter by letter."""
 
 from tests.report.benches import Bench, experiment
 
@@ -50,19 +50,6 @@ c$|$d & $-$1.5 & -- & \textbf{$<$ 0.001} \\
     )
 
 
-def test_markdown():
-    assert (
-        TINY.as_markdown()
-        == r"""Accuracy (%), 2 seeds.
-
-| Strategy | 30 labels ours | 30 labels paper | p |
-| --- | ---: | ---: | ---: |
-| a\_b | **94.63 ± 0.07** | 90.00 ± 1.00 | – |
-| c\|d | −1.5 | – | **\< 0.001** |
-"""
-    )
-
-
 def test_data():
     assert TINY.as_csv() == (
         'strategy,mean,deviation,seeds\na_b,0.3,,2\n"c,d",,1e-12,0\n'
@@ -102,16 +89,6 @@ npc & $50.00 \pm 0.00$ & $60.00 \pm 0.00$ & BEST & $62.00 \pm 0.71$ \\
 \end{tabular}
 \end{table}
 """
-    )
-    assert (
-        (tables / "accuracy.md")
-        .read_text("utf-8")
-        .endswith(
-            "| Strategy | Labels 4 | Labels 8 | Labels 12 | AUBC |\n"
-            "| --- | ---: | ---: | ---: | ---: |\n"
-            "| random | 50.00 ± 0.00 | 60.00 ± 0.00 | 71.00 ± 1.41 | 60.25 ± 0.35 |\n"
-            "| npc | 50.00 ± 0.00 | 60.00 ± 0.00 | **78.00 ± 2.83** | 62.00 ± 0.71 |\n"
-        )
     )
     lines = (tables / "accuracy.csv").read_text("utf-8").splitlines()
     assert lines[0] == (

@@ -43,7 +43,7 @@ from fewlabels.report.page import (
 )
 from fewlabels.report.wording import in_percent, join_words, number
 
-_ENDINGS = (".csv", ".md", ".tex", ".png", ".svg")
+_ENDINGS = (".csv", ".tex", ".png", ".svg")
 _NAMES = (
     "accuracy", "cost", "curves", "overlap", "redundancy", "savings", "shots", "tests",
 )  # fmt: skip
@@ -60,8 +60,8 @@ def write_bench_report(
     """Write the report of an experiment, as far as its runs are finished.
 
     It is a page that needs no script and no other file (``index.html``), figures for a
-    paper (``figures/*.png`` and ``*.svg``) and tables (``tables/*.csv``, ``*.md`` and
-    ``*.tex``). The same results give the same bytes.
+    paper (``figures/*.png`` and ``*.svg``) and tables (``tables/*.csv`` and ``*.tex``).
+    The same results give the same bytes.
 
     Args:
         folder: The benchmark.

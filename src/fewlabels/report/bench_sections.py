@@ -177,7 +177,7 @@ class ConditionContext:
         if not is_of_all or len(trained) == 1:
             where = f"{self.heading}: d" if self.heading and not is_of_all else "D"
             text = (
-                f"{where}ata {data_name(settings.model_dump())}, trainer "
+                f"{where}ata {data_name(settings.data.name)}, trainer "
                 f"{settings.trainer.label}, {self.seeds_text}."
             )
             parts.insert(1, text[0].upper() + text[1:])

@@ -1,6 +1,6 @@
 """Pages: sections of drawings, tables and images, and the facts below them.
 
-A page is one file; tables are also written as CSV, Markdown and LaTeX.
+A page is one file; tables are also written as CSV and LaTeX.
 """
 
 import csv
@@ -55,12 +55,11 @@ def fact_groups(
     """
     subjects = {}
     for subject, columns in groups.items():
-        facts = []
-        for name in dict.fromkeys(name for column in columns for name in column):
-            values = tuple(column.get(name, MISSING) for column in columns)
-            facts.append((name, values[:1] if len(set(values)) == 1 else values))
-        if facts:
-            subjects[subject] = facts
+        names = dict.fromkeys(name for column in columns for name in column)
+        values = [tuple(column.get(n, MISSING) for column in columns) for n in names]
+        if names:
+            shared = [row[:1] if len(set(row)) == 1 else row for row in values]
+            subjects[subject] = list(zip(names, shared, strict=True))
     return subjects
 
 
@@ -85,8 +84,7 @@ def as_facts(content: Mapping[str, Any]) -> dict[str, str]:
 def environment_facts(description: Mapping[str, Any]) -> dict[str, str]:
     """Return versions and platform, where they are known."""
     facts = dict(description.get("versions", {}))
-    if "platform" in description:
-        facts["Platform"] = description["platform"]
+    facts |= {"Platform": text} if (text := description.get("platform")) else {}
     return {name: str(value) for name, value in facts.items()}
 
 
@@ -98,16 +96,9 @@ def merged(facts: Iterable[Mapping[str, str]]) -> dict[str, str]:
     return {name: first_of(list(values), most=3) for name, values in known.items()}
 
 
-def chosen_name(settings: Mapping[str, Any], key: str) -> str:
-    """Return the name of what was chosen: a data set, a strategy or a trainer."""
-    chosen = settings.get(key, "unknown")
-    return str(chosen["name"] if isinstance(chosen, Mapping) else chosen)
-
-
-def data_name(settings: Mapping[str, Any]) -> str:
-    """Return a short name of the data set; for a path its last part."""
-    given = chosen_name(settings, "data")
-    return PurePosixPath(given.replace("\\", "/")).name or given
+def data_name(name: str) -> str:
+    """Return a short name of a data set; for a path its last part."""
+    return PurePosixPath(name.replace("\\", "/")).name or name
 
 
 def setting_text(value: Any) -> str:
@@ -214,10 +205,9 @@ class Table:
         return [f"{column.group} {column.name}".strip() for column in self.columns]
 
     def write(self, folder: Path) -> None:
-        """Write it as ``.csv``, ``.md`` and ``.tex``."""
+        """Write it as ``.csv`` and ``.tex``."""
         make_folder(folder)
         replace_text(folder / f"{self.name}.csv", self.as_csv())
-        replace_text(folder / f"{self.name}.md", self.as_markdown())
         replace_text(folder / f"{self.name}.tex", self.as_latex())
 
     def as_csv(self) -> str:
@@ -234,20 +224,6 @@ class Table:
         file = StringIO()
         csv.writer(file, lineterminator="\n").writerows([heads, *(records or shown)])
         return file.getvalue()
-
-    def as_markdown(self) -> str:
-        """Return the table with its caption above it."""
-
-        def plain(text: str) -> str:
-            return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text)
-
-        def bold(entry: Entry) -> str:
-            return f"**{plain(entry.whole)}**" if entry.is_best else plain(entry.whole)
-
-        rules = ["---" if column.is_text else "---:" for column in self.columns]
-        rows = [map(plain, self.heads), rules, *(map(bold, row) for row in self.rows)]
-        lines = [f"| {' | '.join(row)} |" for row in rows]
-        return f"{self.caption}\n\n" + "\n".join(lines) + "\n"
 
     def as_latex(self) -> str:
         """Return the table as in the paper, with the rules of booktabs."""

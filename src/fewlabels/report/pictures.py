@@ -33,9 +33,8 @@ class GalleryItem:
     """A data URI; None where the item is gone."""
     caption: str
     """Its class, or that it has none."""
-    state: Literal["labeled", "skipped", "open"] = "labeled"
-    detail: str = ""
-    """Further text, in smaller letters."""
+    state: str = "labeled"
+    """"labeled", "skipped" or "open"."""
 
 
 @dataclass(frozen=True)

@@ -200,16 +200,16 @@ def _rounds(
     for item in asked[:_MOST_IMAGES]:
         place, number = snapshot.positions.get(item), snapshot.known.get(item)
         name = readable_name(item) if place is None else snapshot.items[place].path
-        shown = name, pictures.get(item)
+        caption, state = "disputed", "skipped"
         if number is not None:
-            items.append(GalleryItem(*shown, snapshot.classes[number]))
+            caption, state = snapshot.classes[number], "labeled"
         elif item in snapshot.skipped:
-            items.append(GalleryItem(*shown, "skipped", "skipped"))
+            caption = "skipped"
         elif item in snapshot.waiting:
-            items.append(GalleryItem(*shown, "open", "open"))
-        else:
-            caption = "unsure" if item in unsure else "disputed"
-            items.append(GalleryItem(*shown, caption, "skipped"))
+            caption = state = "open"
+        elif item in unsure:
+            caption = "unsure"
+        items.append(GalleryItem(name, pictures.get(item), caption, state))
     num_answered = len(set(asked) - snapshot.waiting)
     gallery = Gallery(
         f"Round {snapshot.rounds[-1].step}",

@@ -8,6 +8,7 @@ from fewlabels.errors import UsageError, count
 from fewlabels.experiments.diagnosis import Conditioning, diagnose
 from fewlabels.experiments.evaluation import accuracy_interval
 from fewlabels.experiments.runs import RoundLine, RunFolder, has_ended
+from fewlabels.experiments.settings import RunSettings
 from fewlabels.names import AllowCode
 from fewlabels.pool import UNKNOWN, Pool
 from fewlabels.report.figures import Curve, Point, draw_curves, draw_spectra, hues
@@ -20,7 +21,6 @@ from fewlabels.report.page import (
     Section,
     Table,
     as_facts,
-    chosen_name,
     data_name,
     environment_facts,
     fact_groups,
@@ -58,18 +58,18 @@ def write_report(
         ``path``.
     """
     description, start = folder.description(), folder.start() or {}
+    settings, data = folder.settings(), description["data"]
     lines = tuple(folder.lines())
     timings = {entry["step"]: entry for entry in folder.timings()}
-    settings, data = description["settings"], description.get("data", {})
-    strategy = chosen_name(settings, "strategy")
+    strategy = settings.strategy.name
     try:
         spectra = list(diagnose(folder, pool, whole_pool=False, allow_code=allow_code))
     except UsageError:  # a trainer from outside that is gone, or that is not allowed
         spectra = []
     sections = [
         Section("accuracy", "Accuracy", _accuracy(strategy, lines)),
-        Section("images", "Queries", _queries(start, lines, data, pool)),
-        Section("classes", "Labels per class", _classes(lines, data)),
+        Section("images", "Queries", _queries(start, lines, data["classes"], pool)),
+        Section("classes", "Labels per class", _classes(lines, data["classes"])),
         Section("values", "Value of the choices", _values(lines)),
         Section("conditioning", "Conditioning", conditioning(strategy, spectra)),
         Section("time", "Time", _time(lines, timings)),
@@ -81,19 +81,19 @@ def write_report(
     finished = [entry["finished"] for entry in timings.values() if "finished" in entry]
     if finished:
         created["Last round finished"] = str(finished[-1])
+    facts = {
+        "Settings": [as_facts(description["settings"])],
+        "Data": [as_facts(data)],
+        "Created with": [created],
+    }
+    headline, explanation = _summary(settings, data, len(start), lines)
     page = Page(
         kind="report",
-        title=f"{strategy} on {data_name(settings)}",
-        headline=_headline(lines, data),
-        explanation=_explanation(settings, data, start, lines),
+        title=f"{strategy} on {data_name(settings.data.name)}",
+        headline=headline,
+        explanation=explanation,
         sections=sections,
-        facts=fact_groups(
-            {
-                "Settings": [as_facts(settings)],
-                "Data": [as_facts(data)],
-                "Created with": [created],
-            }
-        ),
+        facts=fact_groups(facts),
         image_size=image_size(pool.images),
     )
     return page.write(path)
@@ -109,53 +109,41 @@ def _points(lines: Sequence[RoundLine]) -> tuple[Point, ...]:
     return tuple(sorted(points.values()))
 
 
-def _headline(lines: Sequence[RoundLine], data: Mapping[str, Any]) -> str:
-    """Return the result in one sentence."""
-    if not lines:
-        return "No round is finished yet."
-    points = _points(lines)
-    if not points:
-        labels = count(lines[-1].num_labeled, "label")
-        return (
-            f"Trained on {labels}; without held-out images, there is no way to tell "
-            "how good the result is."
-        )
-    num_test = data.get("num_test")
-    images = count(num_test, "held-out image") if num_test else "the held-out images"
-    after = count(points[-1].num_labels, "label")
-    return f"{percent(points[-1].accuracy)} of {images} right after {after}."
-
-
-def _explanation(
-    settings: Mapping[str, Any],
+def _summary(
+    settings: RunSettings,
     data: Mapping[str, Any],
-    start: Mapping[str, int],
+    num_start: int,
     lines: Sequence[RoundLine],
-) -> list[str]:
-    """Return how the result was obtained, and what is not finished."""
-    sentences = []
-    points, num_test = _points(lines), data.get("num_test")
+) -> tuple[str, list[str]]:
+    """Return the result in one sentence, and how it was obtained."""
+    points, num_test, sentences = _points(lines), data["num_test"], []
+    headline = "No round is finished yet."
     if lines:
-        items = data.get("num_items")
-        source = f"the {count(items, 'image')} of " if items is not None else ""
-        sentences.append(
-            f"The labels were chosen from {source}{data_name(settings)} by "
-            f"{chosen_name(settings, 'strategy')}; the classifier was trained by "
-            f"{chosen_name(settings, 'trainer')}."
+        headline = (
+            f"Trained on {count(lines[-1].num_labeled, 'label')}; without held-out "
+            "images, there is no way to tell how good the result is."
         )
-    if points and num_test:
-        num_right = round(points[-1].accuracy * num_test)
+        sentences.append(
+            f"The labels were chosen from the {count(data['num_items'], 'image')} of "
+            f"{data_name(settings.data.name)} by {settings.strategy.name}; the "
+            f"classifier was trained by {settings.trainer.name}."
+        )
+    if points:
+        accuracy, after = points[-1].accuracy, count(points[-1].num_labels, "label")
+        images = count(num_test, "held-out image")
+        headline = f"{percent(accuracy)} of {images} right after {after}."
+        num_right = round(accuracy * num_test)
         interval = accuracy_interval(num_right, num_test)
         sentences.append(
             f"{num_test - num_right:,} of {count(num_test, 'image')} are wrong; with a "
             f"test split of this size, the true accuracy is between "
             f"{100 * interval.low:.1f} and {percent(interval.high)} (95 % interval)."
         )
-    if not has_ended(lines) and "budget" in settings:
-        reached = lines[-1].num_labeled if lines else len(start)
-        planned = count(settings["budget"], "label")
+    if not has_ended(lines):
+        reached = lines[-1].num_labeled if lines else num_start
+        planned = count(settings.budget, "label")
         sentences.append(f"This run is not finished: {reached:,} of {planned}.")
-    return sentences
+    return headline, sentences
 
 
 def _accuracy(strategy: str, lines: Sequence[RoundLine]) -> Sequence[Block]:
@@ -181,16 +169,15 @@ def _accuracy(strategy: str, lines: Sequence[RoundLine]) -> Sequence[Block]:
     return [Block(drawing=drawing, tables=[Table(columns, rows)], notes=notes)]
 
 
-def _class_names(data: Mapping[str, Any], num_classes: int) -> list[str]:
+def _class_names(known: Sequence[str], num_classes: int) -> list[str]:
     """Return the names of classes, or their numbers where they have no name."""
-    names = list(map(str, data.get("classes", ())))
-    return names + [str(label) for label in range(len(names), num_classes)]
+    return [*known, *(str(label) for label in range(len(known), num_classes))]
 
 
 def _queries(
     start: Mapping[str, int],
     lines: Sequence[RoundLine],
-    data: Mapping[str, Any],
+    known: Sequence[str],
     pool: Pool,
 ) -> Sequence[Block]:
     """Return the images that were labeled, each with its answer."""
@@ -216,28 +203,28 @@ def _queries(
     wanted = [name for *_, labels in shown for name in list(labels)[:_MOST_IMAGES]]
     pictures = pictures_of(pool, wanted)
     labels_given = [n for *_, labels in shown for n in labels.values() if n is not None]
-    classes = _class_names(data, max(labels_given, default=0) + 1)
+    classes = _class_names(known, max(labels_given, default=0) + 1)
     galleries = []
     for heading, detail, labels in shown:
         items = []
         for name, label in list(labels.items())[:_MOST_IMAGES]:
-            place = readable_name(name), pictures.get(name)
-            if label is None:
-                items.append(GalleryItem(*place, "open", "open"))
-            elif label == UNKNOWN:
-                items.append(GalleryItem(*place, "skipped", "skipped"))
-            else:
-                items.append(GalleryItem(*place, classes[label]))
+            caption: str = "open" if label is None else "skipped"
+            state = caption
+            if label is not None and label != UNKNOWN:
+                caption, state = classes[label], "labeled"
+            items.append(
+                GalleryItem(readable_name(name), pictures.get(name), caption, state)
+            )
         galleries.append(Gallery(heading, detail, items, len(labels) - len(items)))
     return [Block(galleries=galleries)] if galleries else ()
 
 
-def _classes(lines: Sequence[RoundLine], data: Mapping[str, Any]) -> Sequence[Block]:
+def _classes(lines: Sequence[RoundLine], known: Sequence[str]) -> Sequence[Block]:
     rounds = {line.num_labeled: line.class_counts for line in lines}
     if not any(rounds.values()):
         return ()
     amounts, last = [f"{amount:,}" for amount in rounds], lines[-1].class_counts
-    names = _class_names(data, len(last))[: len(last)]
+    names = _class_names(known, len(last))[: len(last)]
     largest = max(1, *(n for counts in rounds.values() for n in counts))
     if len(names) > _MOST_CLASSES:
         covered = [f"{sum(map(bool, counts)):,}" for counts in rounds.values()]
