@@ -148,7 +148,7 @@ def cost_of(place: Path, number: int) -> dict[str, Any]:
     """Estimate, embed on this machine, and compare."""
     made = work(images_in(place, "images", number), place / "local")
     load = os.getloadavg()[0]
-    cost = made.estimated(WORKERS)
+    cost = made.estimate(WORKERS)
     executor = Recorded(WORKERS)
     seconds = timed(made, executor)
     processor = sum(one["processor"] for one in executor.results)

@@ -276,6 +276,8 @@ def _tile_size(image: Image.Image, content: bytes) -> tuple[int, int]:
 def _content(path: Path | bytes) -> Iterator[bytes]:
     """Yield the bytes of a regular file, as soon as there is memory for them."""
     if isinstance(path, bytes):
+        if not path:
+            raise DataError("empty, or not whole")
         yield path
         return
     try:

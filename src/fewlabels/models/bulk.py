@@ -20,7 +20,8 @@ import json
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -59,10 +60,8 @@ from fewlabels.pool import ArrayImages
 from fewlabels.progress import track
 
 Portion = dict[str, Any]
-"""Some images of a source: ``kind``, ``path``, and which of them."""
-
-Content = Path | bytes | DataError
-"""An image file, its bytes, or why there is none."""
+"""Some images of a source: its ``kind`` and ``path``, and their ``entries`` in it: names
+of files, places in a tar file, or numbers of rows."""
 
 SHARD_SIZE = 1024
 """Images of a shard, by default."""
@@ -77,22 +76,8 @@ _MAX_PIXELS = 2**31  # bytes that a worker holds of a shard
 _COLORS = 3
 _THREADS = 4  # waiting for a disk costs no core
 _FILES_IN_MEMORY = 64
-_WARM_UP, _SAMPLE = 32, 128  # images of a trial, untimed and timed
+_WARM_UP, _SAMPLE = 32, 128  # images of a trial, empty and timed
 _MAX_TAR_BYTES = 2**42
-
-
-@dataclass(frozen=True)
-class Listing:
-    """All images of a source, in a fixed order."""
-
-    portions: tuple[Portion, ...]
-    left_out: tuple[UnreadableFile, ...]
-    """What looks like an image and cannot be one, by name and reason."""
-
-    @property
-    def num_images(self) -> int:
-        """Number of images that somebody will try to read."""
-        return sum(map(portion_size, self.portions))
 
 
 @dataclass(frozen=True)
@@ -158,7 +143,10 @@ class Cost:
 class Work:
     """Images to embed, the encoder, and the folder of the shards."""
 
-    listing: Listing
+    portions: tuple[Portion, ...]
+    """All images, in a fixed order; each portion becomes a shard."""
+    left_out: tuple[UnreadableFile, ...]
+    """What looks like an image and cannot be one, by name and reason."""
     encoder: str
     options: Mapping[str, Any]
     side: int
@@ -169,8 +157,8 @@ class Work:
 
     def run(self, executor: Executor) -> EmbeddingResult:
         """Make the shards that are missing; the same call resumes after a kill."""
-        portions = self.listing.portions
-        paths = [self.folder / f"shard-{n:07}.parquet" for n in range(len(portions))]
+        numbers = range(len(self.portions))
+        paths = [self.folder / f"shard-{number:07}.parquet" for number in numbers]
         in_use = RunInUseError(
             f"Another process writes shards to '{self.folder}'. Wait for it or end it, "
             "or choose another folder."
@@ -180,27 +168,27 @@ class Work:
             self._check_plan()
             missing = {
                 path: portion
-                for path, portion in zip(paths, portions, strict=True)
+                for path, portion in zip(paths, self.portions, strict=True)
                 if _read_shard(path, portion) is None
             }
-            sizes = list(map(portion_size, missing.values()))
-            total = self.listing.num_images
+            sizes = [len(portion["entries"]) for portion in missing.values()]
+            total = self.plan["images"]
             with track("Embedding", total, done=total - sum(sizes)) as advance:
                 for number, _ in self._embed(executor, missing):
                     advance(sizes[number])
-            num_rows, num_shards, unreadable = 0, 0, [*self.listing.left_out]
-            for shard in map(_read_shard, paths, portions):
+            num_rows, unreadable = 0, [*self.left_out]
+            for shard in map(_read_shard, paths, self.portions):
                 if shard is not None:
-                    num_rows, num_shards = num_rows + shard[0], num_shards + 1
+                    num_rows += shard[0]
                     unreadable += shard[1]
             text = io.StringIO()
             lines = csv.writer(text, lineterminator="\n")
             lines.writerow(["id", "reason"])
             lines.writerows((file.name, file.reason) for file in unreadable)
             files.replace_text(self.folder / UNREADABLE, text.getvalue())
-        num_found = len(portions) - len(missing)
+        num_found = len(paths) - len(missing)
         return EmbeddingResult(
-            self.folder, num_rows, num_shards, num_found, tuple(unreadable)
+            self.folder, num_rows, len(paths), num_found, tuple(unreadable)
         )
 
     def estimate(self, num_workers: int) -> Cost:
@@ -212,32 +200,29 @@ class Work:
         Returns:
             The cost of all of it.
         """
-        portions = self.listing.portions
-        step = max(1, len(portions) // num_workers)
-        chosen = portions[::step][:num_workers]
-        timed = [first_images(portion, _SAMPLE) for portion in chosen]
-        # The first images of a process take longer than all others: not counted.
-        trial = [*(first_images(portion, _WARM_UP) for portion in timed), *timed]
+        step = max(1, len(self.portions) // num_workers)
+        trial = [
+            portion | {"entries": portion["entries"][:_SAMPLE]}
+            for portion in self.portions[::step][:num_workers]
+        ]
+        total: Counter[str] = Counter()
         with tempfile.TemporaryDirectory() as folder:
             shards = {Path(folder) / f"{n}.parquet": p for n, p in enumerate(trial)}
             begun = time.perf_counter()
-            results = dict(self._embed(LocalExecutor(len(timed)), shards))
+            for _, result in self._embed(LocalExecutor(len(trial)), shards):
+                total.update(result)
             seconds = time.perf_counter() - begun
-        counted = [results[number] for number in range(len(timed), len(trial))]
-        totals = {key: sum(result[key] for result in counted) for key in counted[0]}
-        num_timed = sum(map(portion_size, timed))
-        parts = {key: float(total) / num_timed for key, total in totals.items()}
-        busy = parts["decoding"] + parts["embedding"] + parts["writing"]
-        per_worker = num_timed / len(timed)
+        num_images = sum(len(portion["entries"]) for portion in trial)
+        busy = total["decoding"] + total["embedding"] + total["writing"]
         return Cost(
-            num_images=self.listing.num_images,
+            num_images=self.plan["images"],
             shard_size=self.plan["shard_size"],
-            starting=max(0.0, seconds - busy * per_worker),
-            decoding=parts["decoding"],
-            embedding=parts["embedding"],
-            writing=parts["writing"] * per_worker,
-            processor=parts["processor"],
-            row_bytes=parts["num_bytes"],
+            starting=max(0.0, seconds - busy / len(trial)),
+            decoding=total["decoding"] / num_images,
+            embedding=total["embedding"] / num_images,
+            writing=total["writing"] / len(trial),
+            processor=total["processor"] / num_images,
+            row_bytes=total["num_bytes"] / num_images,
         )
 
     def _embed(
@@ -320,20 +305,18 @@ def planned(
     most = _MAX_PIXELS // (_COLORS * side * side)
     check_range("shard_size", shard_size, at_least=1, at_most=most)
     identity = encoders.resolve(name, **options).name
-    listing = list_images(source.expanduser(), shard_size)
-    digest = blake2b(digest_size=16)
-    for portion in listing.portions:
-        digest.update(portion_digest(portion).encode())
+    portions, left = list_images(source.expanduser(), shard_size)
+    names = "".join(map(portion_digest, portions))
     plan = {
         "source": str(source.expanduser().resolve()),
-        "images": listing.num_images,
-        "listing": digest.hexdigest(),
+        "images": sum(len(portion["entries"]) for portion in portions),
+        "listing": blake2b(names.encode(), digest_size=16).hexdigest(),
         "encoder": identity,
         "side": side,
         "shard_size": shard_size,
     }
-    place = encoders.absolute(name)
-    return Work(listing, place, options, side, out.expanduser(), plan)
+    place, folder = encoders.absolute(name), out.expanduser()
+    return Work(portions, left, place, options, side, folder, plan)
 
 
 @startable
@@ -365,11 +348,9 @@ def embed_portion(
     shape = (_COLORS, side, side)
     ids: list[str] = []
     unreadable: list[UnreadableFile] = []
-    pixels = np.empty((portion_size(portion), *shape), dtype=np.uint8)
+    pixels = np.empty((len(portion["entries"]), *shape), dtype=np.uint8)
 
-    def decode(content: Content) -> NDArray[np.uint8] | DataError:
-        if isinstance(content, DataError):
-            return content
+    def decode(content: Path | bytes) -> NDArray[np.uint8] | DataError:
         try:
             return decode_once(content, shape)
         except DataError as error:
@@ -377,7 +358,7 @@ def embed_portion(
 
     with ThreadPoolExecutor(_THREADS) as threads:
         entries = read_portion(portion)
-        for batch in batches(entries, _FILES_IN_MEMORY):
+        while batch := list(islice(entries, _FILES_IN_MEMORY)):
             images = threads.map(decode, [content for _, content in batch])
             for (name, _), image in zip(batch, images, strict=True):
                 if isinstance(image, DataError):
@@ -457,96 +438,51 @@ def _read_shard(
     return (header.num_rows, unreadable) if is_same else None
 
 
-def list_images(source: Path, size: int) -> Listing:
-    """Return the images of a source in portions of at most ``size``."""
-    tars, tables, folder, names = list[Path](), list[Path](), source, list[str]()
-    left: list[UnreadableFile] = []
-    kind = source.suffix.lower()
-    if source.is_dir():
-        tars = sorted(source.glob("*.tar"), key=_natural_order)
-        if not tars:
-            parquets = sorted(source.glob("*.parquet"), key=_natural_order)
-            tables = [path for path in parquets if find_images(path)]
-        if not tars and not tables:
-            names, left = image_names(source)
-    elif kind == ".tar":
-        tars = [source]
-    elif kind == ".parquet" and find_images(source) is not None:
-        tables = [source]
-    elif kind in MANIFESTS and source.is_file():
+def list_images(
+    source: Path, size: int
+) -> tuple[tuple[Portion, ...], tuple[UnreadableFile, ...]]:
+    """Return the images of a source in portions of at most ``size``, and what is none.
+
+    What looks like an image and cannot be one comes by name and reason.
+    """
+    folder, names, left = source, list[str](), list[UnreadableFile]()
+    kind, is_folder = source.suffix.lower(), source.is_dir()
+    inside = [*source.glob("*.tar"), *source.glob("*.parquet")]
+    inside = inside if is_folder else [source] if source.is_file() else []
+    inside.sort(key=lambda path: natural_key(path.name))
+    tars = [path for path in inside if path.suffix.lower() == ".tar"]
+    tables = {
+        path: images.num_rows
+        for path in inside
+        if not tars and path.suffix.lower() == ".parquet"
+        if (images := find_images(path)) is not None
+    }
+    if is_folder and not tars and not tables:
+        names, left = image_names(source)
+    elif kind in MANIFESTS and source.is_file() and not tables:
         folder, names = source.parent, sorted(file_names(source), key=natural_key)
-    else:
+    elif not tars and not tables:
         known = ", ".join(sorted({*MANIFESTS, ".tar"}))
         raise DataError(
             f"There is nothing to embed at '{source}'. Give a folder of images, tar "
             f"files or Parquet tables, or a file that ends in {known}."
         )
-    portions = [portion for tar in tars for portion in _divide_tar(tar, size, left)]
-    portions += [portion for table in tables for portion in _divide_table(table, size)]
-    place = {"kind": "files", "path": str(folder.absolute())}
-    portions += [{**place, "entries": entries} for entries in batches(names, size)]
+    groups: list[tuple[str, Path, Sequence[Any]]] = [("files", folder, names)]
+    groups += [("tar", path, _tar_entries(path, left)) for path in tars]
+    groups += [("parquet", path, range(number)) for path, number in tables.items()]
+    portions = tuple(
+        {"kind": k, "path": str(path.absolute()), "entries": list(some[i : i + size])}
+        for k, path, some in groups
+        for i in range(0, len(some), size)
+    )
     if not portions:
-        why = f"; the first of {len(left)} that cannot be is {left[0]}" if left else ""
-        raise DataError(f"There is no image to be read in '{source}'{why}.")
-    return Listing(tuple(portions), tuple(sorted(left)))
+        seen = f" {len(left)} cannot be read, the first is {left[0]}." if left else ""
+        raise DataError(f"There is no image in '{source}'.{seen}")
+    return portions, tuple(sorted(left))
 
 
-def portion_size(portion: Portion) -> int:
-    """Return how many images a portion names."""
-    entries = portion.get("entries")
-    return portion["number"] if entries is None else len(entries)
-
-
-def first_images(portion: Portion, number: int) -> Portion:
-    """Return at most so many images of a portion, from its beginning."""
-    if "entries" in portion:
-        return portion | {"entries": portion["entries"][:number]}
-    return portion | {"number": min(number, portion["number"])}
-
-
-def portion_digest(portion: Portion) -> str:
-    """Return a hash of the names in a portion, but not of the folder they are in."""
-    named = portion | {"path": Path(portion["path"]).name}
-    return blake2b(
-        json.dumps(named, sort_keys=True).encode(), digest_size=8
-    ).hexdigest()
-
-
-def read_portion(portion: Portion) -> Iterator[tuple[str, Content]]:
-    """Yield id and content of each image of a portion, in order."""
-    path = Path(portion["path"])
-    if portion["kind"] == "files":
-        yield from ((name, path / name) for name in portion["entries"])
-    elif portion["kind"] == "tar":
-        with files.open_regular(path, _MAX_TAR_BYTES) as file:
-            for name, offset, size in portion["entries"]:
-                if size > MAX_BYTES:
-                    yield name, DataError(f"{size:,} bytes; at most {MAX_BYTES:,}")
-                    continue
-                file.seek(offset)
-                content = file.read(size)
-                is_whole = len(content) == size and size > 0
-                yield name, content if is_whole else DataError("empty, or not whole")
-    else:
-        first, number = portion["first"], portion["number"]
-        for row, (known, content) in enumerate(image_rows(path, first, number)):
-            name = f"{path.name}:{first + row}" if known is None else known
-            yield name, content or DataError("empty: 0 bytes")
-
-
-def _natural_order(path: Path) -> Any:
-    return natural_key(path.name)
-
-
-def batches(entries: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Yield entries in lists of at most ``size``."""
-    remaining = iter(entries)
-    while batch := list(islice(remaining, size)):
-        yield batch
-
-
-def _divide_tar(path: Path, size: int, left: list[UnreadableFile]) -> Iterator[Portion]:
-    """Yield where the images of a tar file begin, and how long they are."""
+def _tar_entries(path: Path, left: list[UnreadableFile]) -> list[Any]:
+    """Return name, place and size of each image in a tar file."""
     entries: dict[str, list[Any]] = {}
     try:
         with tarfile.open(path, "r:") as tar:
@@ -562,13 +498,31 @@ def _divide_tar(path: Path, size: int, left: list[UnreadableFile]) -> Iterator[P
         raise DataError(
             f"The tar file '{path}' is damaged or compressed: {error}."
         ) from error
-    for some in batches(entries.values(), size):
-        yield {"kind": "tar", "path": str(path.absolute()), "entries": some}
+    return list(entries.values())
 
 
-def _divide_table(path: Path, size: int) -> Iterator[Portion]:
-    images = find_images(path)
-    num_rows = 0 if images is None else images.num_rows
-    place = {"kind": "parquet", "path": str(path.absolute())}
-    for first in range(0, num_rows, size):
-        yield {**place, "first": first, "number": min(size, num_rows - first)}
+def portion_digest(portion: Portion) -> str:
+    """Return a hash of the names in a portion, but not of the folder they are in."""
+    named = portion | {"path": Path(portion["path"]).name}
+    text = json.dumps(named, sort_keys=True)
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def read_portion(portion: Portion) -> Iterator[tuple[str, Path | bytes]]:
+    """Yield id and file, or content, of each image of a portion, in order.
+
+    The content is empty where a tar file or a table does not hold all of it.
+    """
+    path, entries = Path(portion["path"]), portion["entries"]
+    if portion["kind"] == "files":
+        yield from ((name, path / name) for name in entries)
+    elif portion["kind"] == "tar":
+        with files.open_regular(path, _MAX_TAR_BYTES) as file:
+            for name, offset, size in entries:
+                file.seek(offset)
+                content = file.read(size) if size <= MAX_BYTES else b""
+                yield name, content if len(content) == size else b""
+    else:
+        rows = image_rows(path, entries[0], len(entries))
+        for row, (name, content) in zip(entries, rows, strict=False):
+            yield f"{path.name}:{row}" if name is None else name, content

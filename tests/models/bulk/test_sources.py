@@ -110,7 +110,7 @@ def test_a_table_holds_images(is_struct, images, wanted, tmp_path):
     found, left = embedded(file, tmp_path, shard_size=3)
     assert list(found) == [path.name for path in images]
     assert are_wanted(found, wanted)
-    assert left == {"x": "empty: 0 bytes"}
+    assert left == {"x": "empty, or not whole"}
 
 
 def test_images_of_tables_without_names_go_by_their_place(images, wanted, tmp_path):
@@ -150,5 +150,5 @@ def test_nothing_to_embed(name, tmp_path):
 def test_no_image_at_all(tmp_path):
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "photo.heic").write_bytes(b"x")
-    with pytest.raises(DataError, match=r"no image.*the first of 1 .*heic"):
+    with pytest.raises(DataError, match=r"no image.* 1 cannot be read.*heic"):
         work(tmp_path / "images", tmp_path / "out")
