@@ -124,8 +124,8 @@ def test_what_is_no_such_network_is_explained(tmp_path):
     written(tmp_path / "gray.onnx", channels=1)
     path = written(tmp_path / "net.onnx")
     for name, options, message in (
-        ("none.onnx", {}, "There is no file '.*none.onnx'"),
-        ("net", {}, "that ends in .onnx; name one"),
+        ("none.onnx", {}, "There is no onnx:FILE.onnx at '.*none.onnx'"),
+        ("net", {}, "There is no onnx:FILE.onnx at"),
         ("text.onnx", {}, "text.onnx' cannot be used: it is damaged"),
         ("gray.onnx", {}, r"\('n', 1, 6, 6\)\], not \(n, 3, "),
         ("net.onnx", {"size": 8}, "takes images of 6 x 6 pixels"),

@@ -183,7 +183,7 @@ def test_a_copy_in_the_cache_of_hugging_face_is_found(vit, tmp_path, monkeypatch
 
 def test_what_cannot_be_loaded_is_explained(vit, tiny, tmp_path):
     for name, message in (
-        ("nosuch", "There is no folder '.*nosuch'"),
+        ("nosuch", "There is no local-dir:PATH at '.*nosuch'"),
         (tmp_path, "no config.json names"),
     ):
         with pytest.raises(UsageError, match=message):
@@ -240,7 +240,7 @@ def test_a_network_that_draws_at_random_is_refused(tmp_path):
 def test_pickled_weights_are_never_opened(tiny, tmp_path):
     shutil.copy(tiny[0] / "config.json", tmp_path)
     (tmp_path / "pytorch_model.bin").write_bytes(b"a program")
-    message = "only pytorch_model.bin"
+    message = "no weights as safetensors"
     with pytest.raises(UsageError, match=message):
         encoders.resolve(f"local-dir:{tmp_path}")
 

@@ -60,8 +60,8 @@ from fewlabels.pool import ArrayImages
 from fewlabels.progress import track
 
 Portion = dict[str, Any]
-"""Some images of a source: its ``kind`` and ``path``, and their ``entries`` in it: names
-of files, places in a tar file, or numbers of rows."""
+"""Some images of a source: its ``kind`` and ``path``, and their ``entries`` in it:
+names of files, places in a tar file, or numbers of rows."""
 
 SHARD_SIZE = 1024
 """Images of a shard, by default."""

@@ -10,14 +10,14 @@ are never opened. Nothing here imports torch before an encoder is built, and onl
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b, file_digest
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from fewlabels.errors import (
     AbsentModelError,
@@ -81,13 +81,27 @@ _DOWNLOADED = [
     "model-*-of-*.safetensors",
     "README.md",
 ]
-_PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _MAX_CONFIG_BYTES = 2**24
 _MAX_CARD_BYTES = 2**16
 _CARD_LICENSE = re.compile(r"^license:\s*['\"]?([\w.+-]+)", re.MULTILINE)
 _PACKAGED = frozenset({ENCODER, "efficientnet-lite2"})  # take images of every size
 _PACKAGED_LICENSE = "apache-2.0"
-_ROWS = "vectors:"
+_ONNX, _LOCAL, _ROWS = "onnx:", "local-dir:", "vectors:"
+_PUBLISHED = ("timm/", "hf-hub:")
+_BUILT_IN = {
+    ENCODER: "efficientnet:efficientnet_lite0",
+    "efficientnet-lite2": "efficientnet:efficientnet_lite2",
+    PIXELS: "module_encoder:pixels",
+    LEARNED: "self_supervised:SelfSupervised",
+}
+_FORMS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "timm/": ("NAME", ("timm",)),
+    "hf-hub:": ("ORG/REPO[@REVISION]", ("timm", "transformers")),
+    _LOCAL: ("PATH", ("timm", "transformers")),
+    _ONNX: ("FILE.onnx", ("onnxruntime",)),
+    _ROWS: ("FILE.parquet", ()),
+}
+"""Prefixes of other names, what follows them, and packages needed, each an extra."""
 
 
 def names() -> tuple[str, ...]:
@@ -101,10 +115,10 @@ def forms() -> dict[str, str]:
     With each form comes a note on what has to be installed; empty: nothing.
     """
     notes = {}
-    for prefix, source in _SOURCES.items():
-        missing = [package for package in source.needed if find_spec(package) is None]
-        note = f"needs pip install 'fewlabels[{','.join(missing)}]'" if missing else ""
-        notes[f"{prefix}{source.form}"] = note
+    for prefix, (form, needed) in _FORMS.items():
+        missing = ",".join(package for package in needed if find_spec(package) is None)
+        note = f"needs pip install 'fewlabels[{missing}]'" if missing else ""
+        notes[prefix + form] = note
     return {**notes, "package.module:name": ""}
 
 
@@ -113,7 +127,7 @@ def check(encoder: str) -> None:
 
     Whether the model is on this machine is left to :func:`find`.
     """
-    if _split(encoder) is None and encoder not in _BUILT_IN:
+    if not _prefix(encoder) and encoder not in _BUILT_IN:
         if not is_import_path(encoder):
             raise UnknownNameError("encoder", encoder, (*names(), *forms()))
         import_object("encoder", encoder)
@@ -131,8 +145,18 @@ def find(encoder: str) -> Path | None:
         A path; None for a built-in name and an import path. Where the model is not on
         this machine, a :class:`UsageError` says so.
     """
-    parts = _split(encoder)
-    return None if parts is None else parts[1].find(parts[2])
+    prefix = _prefix(encoder)
+    if not prefix:
+        return None
+    if prefix in _PUBLISHED:
+        return _checked_folder(_hub_folder(encoder.removeprefix("hf-hub:")))
+    path = Path(encoder.removeprefix(prefix)).expanduser()
+    is_there = path.is_dir() if prefix == _LOCAL else path.exists()
+    if not is_there or (prefix == _ONNX and path.suffix != ".onnx"):
+        raise UsageError(f"There is no {prefix}{_FORMS[prefix][0]} at '{path}'.")
+    if prefix == _ONNX:
+        check_installed(f"'{path.name}'", "onnxruntime", extra="onnxruntime")
+    return _checked_folder(path) if prefix == _LOCAL else path
 
 
 def rows_file(encoder: str | None) -> Path | None:
@@ -142,15 +166,15 @@ def rows_file(encoder: str | None) -> Path | None:
 
 def absolute(encoder: str) -> str:
     """Return a name that means the same in every folder: its path is absolute."""
-    parts = _split(encoder)
-    if parts is None or is_published(encoder):
+    prefix = _prefix(encoder)
+    if not prefix or is_published(encoder):
         return encoder
-    return f"{parts[0]}{Path(parts[2]).expanduser().resolve()}"
+    return f"{prefix}{Path(encoder.removeprefix(prefix)).expanduser().resolve()}"
 
 
 def is_published(encoder: str) -> bool:
     """Return whether a name stands for a model that others can download too."""
-    return encoder.startswith(("timm/", "hf-hub:"))
+    return encoder.startswith(_PUBLISHED)
 
 
 def download(encoder: str) -> None:
@@ -193,8 +217,7 @@ def options_for_side(
     Pretrained networks of this package take every size. Saved models have a size of
     their own unless another is asked for.
     """
-    is_saved = _split(encoder) is not None
-    takes_size = encoder in _PACKAGED or (is_asked and is_saved)
+    takes_size = encoder in _PACKAGED or (is_asked and _prefix(encoder) != "")
     return {**({"size": side} if takes_size else {}), **options}
 
 
@@ -314,12 +337,9 @@ def read_config(path: Path) -> dict[str, Any]:
         return {}
     try:
         with path.open("rb") as file:
-            content = parse_json(file.read(_MAX_CONFIG_BYTES))
-    except ValueError as error:
-        raise unusable_model(path, f"it is no JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise unusable_model(path, "it holds no JSON object")
-    return content
+            return dict(parse_json(file.read(_MAX_CONFIG_BYTES)))
+    except (ValueError, TypeError) as error:
+        raise unusable_model(path, f"it is no JSON object: {error}") from error
 
 
 def library_of(config: Mapping[str, Any]) -> str:
@@ -338,35 +358,9 @@ def hash_files(paths: list[Path], besides: str) -> str:
     return digest.hexdigest()
 
 
-def refuse_rows(path: Path, **_: object) -> None:
-    """Raise: rows in a file belong to items, and none can be made of another image."""
-    raise UsageError(
-        f"'{path}' holds rows of known items and embeds no images. Give it as the "
-        "encoder of a run or of a new project, or to data.load(..., vectors=FILE)."
-    )
-
-
-def _onnx_file(place: str) -> Path:
-    path = Path(place).expanduser()
-    if path.suffix != ".onnx" or not path.is_file():
-        raise UsageError(f"There is no file '{path}' that ends in .onnx; name one.")
-    check_installed(f"'{path.name}'", "onnxruntime", extra="onnxruntime")
-    return path
-
-
-def _rows_file(place: str) -> Path:
-    """Return the file of rows, or the folder of shards."""
-    path = Path(place).expanduser()
-    if not path.exists():
-        raise UsageError(f"There is no file '{path}' with rows; give its path.")
-    return path
-
-
-def _local_folder(place: str) -> Path:
-    path = Path(place).expanduser()
-    if not path.is_dir():
-        raise UsageError(f"There is no folder '{path}'; give the folder of a model.")
-    return _checked_folder(path)
+def _prefix(encoder: str) -> str:
+    """Return the prefix that says where an encoder comes from; empty: it has none."""
+    return next((prefix for prefix in _FORMS if encoder.startswith(prefix)), "")
 
 
 def _hub_folder(place: str) -> Path:
@@ -411,52 +405,11 @@ def _checked_folder(path: Path) -> Path:
     if not library:
         raise unusable_model(path, f"no {CONFIG} names an architecture or model_type")
     if not any(path.glob("*.safetensors")):
-        pickled = sorted(p.name for p in path.iterdir() if p.suffix in _PICKLED)
-        seen = f", only {', '.join(pickled)}" if pickled else ""
-        raise unusable_model(path, f"it has no weights as safetensors{seen}")
+        raise unusable_model(path, "it has no weights as safetensors")
     if library == "transformers" and not any((path / p).is_file() for p in PROCESSORS):
         raise unusable_model(path, f"it has no {PROCESSORS[0]} to prepare images")
     check_installed(f"The model in '{path}'", library, extra=library)
     return path
-
-
-class _Source(NamedTuple):
-    """Where encoders come from whose names have the same prefix."""
-
-    form: str
-    """What follows the prefix."""
-    find: Callable[[str], Path]
-    """Returns where the model is on this machine, or raises; imports nothing heavy."""
-    maker: str
-    """Builds the encoder from that path and options."""
-    needed: tuple[str, ...] = ()
-    """Packages, each an extra of this one."""
-
-
-_BUILT_IN = {
-    ENCODER: "efficientnet:efficientnet_lite0",
-    "efficientnet-lite2": "efficientnet:efficientnet_lite2",
-    PIXELS: "module_encoder:pixels",
-    LEARNED: "self_supervised:SelfSupervised",
-}
-_FOLDER, _EITHER = "pretrained:from_folder", ("timm", "transformers")
-_SOURCES = {
-    "timm/": _Source(
-        "NAME", lambda name: _hub_folder(f"timm/{name}"), _FOLDER, ("timm",)
-    ),
-    "hf-hub:": _Source("ORG/REPO[@REVISION]", _hub_folder, _FOLDER, _EITHER),
-    "local-dir:": _Source("PATH", _local_folder, _FOLDER, _EITHER),
-    "onnx:": _Source("FILE.onnx", _onnx_file, "pretrained:from_onnx", ("onnxruntime",)),
-    _ROWS: _Source("FILE.parquet", _rows_file, "encoders:refuse_rows"),
-}
-
-
-def _split(encoder: str) -> tuple[str, _Source, str] | None:
-    """Return prefix, source and what follows the prefix; None without a prefix."""
-    for prefix, source in _SOURCES.items():
-        if encoder.startswith(prefix):
-            return prefix, source, encoder.removeprefix(prefix)
-    return None
 
 
 def _build(encoder: Any, options: dict[str, Any]) -> Any:
@@ -465,16 +418,21 @@ def _build(encoder: Any, options: dict[str, Any]) -> Any:
 
     known = {}
     if isinstance(encoder, str):
-        parts = _split(encoder)
-        path = _BUILT_IN.get(encoder) if parts is None else parts[1].maker
-        if path is None:
-            check(encoder)
-            maker = import_object("encoder", encoder)
-        else:
-            module, _, name = path.partition(":")
+        check(encoder)
+        path, prefix = find(encoder), _prefix(encoder)
+        if prefix == _ROWS:
+            raise UsageError(
+                f"'{path}' holds rows of known items and embeds no images. Give it as "
+                "the encoder of a run or project, or to data.load(..., vectors=FILE)."
+            )
+        source = "pretrained:from_onnx" if prefix == _ONNX else "pretrained:from_folder"
+        source = source if prefix else _BUILT_IN.get(encoder, "")
+        if source:
+            module, _, name = source.partition(":")
             maker = getattr(import_module(f"fewlabels.models.{module}"), name)
-        if parts is not None:
-            maker = partial(maker, find(encoder))
+            maker = maker if path is None else partial(maker, path)
+        else:
+            maker = import_object("encoder", encoder)
         if isinstance(maker, nn.Module):  # callable, but not a maker
             encoder = maker
         else:
