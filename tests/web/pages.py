@@ -5,8 +5,7 @@ from uuid import uuid4
 from fastapi.testclient import TestClient
 
 from fewlabels.web.background import Background
-from fewlabels.web.guard import Guard
-from fewlabels.web.keys import Keys
+from fewlabels.web.guard import Guard, Keys
 from fewlabels.web.server import guarded
 
 TOKEN = "a token for the tests alone"

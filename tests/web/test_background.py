@@ -21,7 +21,7 @@ def test_a_training_that_is_asked_for_as_one_ends_is_not_forgotten(
     def ends_meanwhile(name):
         monkeypatch.setattr(background, "_reserve", reserve)
         assert not reserve(name)
-        background._watch(name, Over(), None)
+        background._watch(name, Over())
         return False
 
     def start(call, *_, **__):

@@ -13,8 +13,7 @@ from tests.web.pages import HEADERS, TOKEN, uuid
 
 from fewlabels.errors import UsageError
 from fewlabels.web import server as server_module
-from fewlabels.web.guard import MOST_BYTES
-from fewlabels.web.keys import Keys
+from fewlabels.web.guard import MOST_BYTES, Keys
 from fewlabels.web.server import check_reach
 
 

@@ -76,7 +76,7 @@ def test_a_file_is_chosen_or_dropped_and_taken_back(tmp_path):
             person.waits_for("text=55 imported labels taken back.")
             assert num_imported() == 0
             person.page.evaluate(DROP, ["picture.png", "x"])
-            person.waits_for("text=There is no kind of file with labels")
+            person.waits_for("text=There is no kind of file with answers or labels")
             assert person.errors == []
         finally:
             server.stop()

@@ -197,7 +197,7 @@ def test_people_see_how_far_they_agree_and_where_they_do_not(tmp_path):
             {"name": "bob", "labels": 4, "skipped": 1, "unsure": 0},
         ]
         (pair,) = told["pairs"]
-        assert (pair["one"], pair["other"]) == ("ann", "bob")
+        assert (pair["first"], pair["other"]) == ("ann", "bob")
         assert (pair["shared"], pair["same"], pair["kappa"]) == (4, 3, 0.5)
         (apart,) = told["apart"]
         assert told["num_apart"] == 1

@@ -56,7 +56,8 @@ def until(condition, seconds=120):
 def test_two_browsers_never_see_the_same_image_and_a_closed_one_gives_back(
     tmp_path, begun, chromium
 ):
-    server, target = begun("--query", "30", "--audit", "4")
+    wish = ("--query", "10", "--audit", "4")  # a tab holds 20 of the 80 images
+    server, target = begun(*wish, num_images=100, budget=80)
     people = [Person(chromium, server.address, target) for _ in range(2)]
     for person, name in zip(people, ("ann", "bob"), strict=True):
         person.is_called(name)
@@ -92,7 +93,7 @@ def test_two_browsers_never_see_the_same_image_and_a_closed_one_gives_back(
 
 
 def test_a_tab_that_slept_lets_go_of_what_others_took_over(tmp_path, begun, chromium):
-    server, target = begun("--query", "10", "--audit", "2")
+    server, target = begun("--query", "10", "--audit", "2", budget=12)
     ann = Person(chromium, server.address, target)
     ann.is_called("ann")
     ann.sees()
@@ -106,11 +107,11 @@ def test_a_tab_that_slept_lets_go_of_what_others_took_over(tmp_path, begun, chro
     bob = Person(chromium, server.address, target)
     bob.is_called("bob")
     bob.sees()
-    assert bob.file == before  # all of the round is his by now
+    assert bob.file == before  # all of the budget is his by now
     ann.page.unroute(asleep)
     ann.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     ann.waits_for("text=You were away for a while")
-    ann.waits_for("text=Others have the rest of this round")
+    ann.waits_for("text=Others have the last images of the budget")
     assert not ann.file
     assert ann.errors == bob.errors == []
 

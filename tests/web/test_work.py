@@ -12,8 +12,7 @@ from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
 from fewlabels.web import background as module
 from fewlabels.web import work
-from fewlabels.web.background import Background
-from fewlabels.web.broadcast import StateBroadcaster
+from fewlabels.web.background import Background, StateBroadcaster
 
 HEAD = Choice(name="frozen-linear", options={"encoder": "pixels"})
 
@@ -287,22 +286,6 @@ def test_the_first_model_is_trained_within_a_round(jobs):
     assert num_tried(9, is_done=False) == 0
     assert [num_tried(n, is_done=False) for n in (10, 10, 11)] == [1, 1, 2]
     assert [num_tried(n, is_done=True) for n in (12, 13)] == [3, 3]
-
-
-def test_looking_at_images_ends_when_somebody_who_waits_gets_the_next(jobs):
-    background, seen = jobs.background, []
-    background.want_images(0)
-    background.consider(standing(left=0))
-    background.on_change = lambda: seen.append(background.status())
-    background.begin()
-    calls(jobs, 2, "features")
-    assert [job.call for job in jobs.started] == ["prepare", "next_round"]
-    done = [
-        {name for name in ("features", "round") if told[name]["status"] == "done"}
-        for told in seen
-    ]
-    assert {"round"} in done
-    assert {"features"} not in done
 
 
 def test_an_export_that_lacks_something_asks(jobs):

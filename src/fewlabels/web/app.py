@@ -1,10 +1,11 @@
 """The addresses of the page and their handlers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import cache, partial
+from functools import partial
 from importlib.resources import files
+from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, FastAPI, Query, Request, Response
@@ -22,14 +23,17 @@ from fewlabels.errors import (
     StoreError,
     UsageError,
 )
-from fewlabels.web.background import Background
-from fewlabels.web.broadcast import StateBroadcaster
+from fewlabels.web.background import Background, StateBroadcaster
 from fewlabels.web.messages import Import, Wall
-from fewlabels.web.overview import model_status, people_status
 from fewlabels.web.pictures import SIDES, picture
 from fewlabels.web.session import Facts, Session
 from fewlabels.web.studio import add_studio
 
+_STATIC = {
+    file.name: file.read_bytes()
+    for file in (files("fewlabels.web") / "static").iterdir()
+}
+"""The files of the page by name: no request becomes a path."""
 _KINDS = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -40,6 +44,16 @@ _KEPT = {"cache-control": "private, max-age=86400, immutable"}
 _INTERVAL = 0.1  # seconds between two looks at the state
 _SILENCE = 10.0  # seconds after which a comment keeps the connection alive
 _MOST_LISTENERS = 50
+_STATUS = {
+    UsageError: 422,
+    DataError: 404,
+    StoreBusyError: 503,  # the page sends it again
+    StoreAwayError: 503,
+    DamagedStoreError: 503,
+    StoreError: 409,
+    FewlabelsError: 503,
+}
+"""The answer to an error: that of the first type that it has."""
 
 Image = Annotated[str, InPath(pattern=r"^[0-9a-f]{24}$")]
 Task = Literal["features", "training", "final"]
@@ -70,16 +84,20 @@ def make_app(
     )
     app.state.session, app.state.broadcaster = session, broadcaster
     app.state.background = background
-    _add_errors(app)
-    _add_files(app, session)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(FewlabelsError, _error)
     _add_labeling(app, session, broadcaster)
-    _add_jobs(app, background)
     _add_model(app, session, background)
     add_studio(app, session, background)
     return app
 
 
-def _add_files(app: FastAPI, session: Session) -> None:
+def _add_labeling(
+    app: FastAPI, session: Session, broadcaster: StateBroadcaster
+) -> None:
+    listeners: set[EventStream] = set()
+
     @app.get("/", include_in_schema=False)
     def first() -> Response:
         return _static("index.html")
@@ -93,14 +111,8 @@ def _add_files(app: FastAPI, session: Session) -> None:
         file = session.images.file(name)
         if file is None:
             raise HTTPException(404, "There is no such image.")
-        shown = picture(file, session.project.images_folder, side)
-        return Response(shown.content, media_type=shown.media_type, headers=_KEPT)
-
-
-def _add_labeling(
-    app: FastAPI, session: Session, broadcaster: StateBroadcaster
-) -> None:
-    listeners: set[EventStream] = set()
+        kind, content = picture(file, session.project.images_folder, side)
+        return Response(content, media_type=kind, headers=_KEPT)
 
     @app.get("/api/events")
     async def events(request: Request) -> Response:
@@ -121,9 +133,11 @@ def _add_labeling(
     app.post("/api/letters")(session.letters)
     app.post("/api/import/undo")(session.undo_import)
     app.post("/api/confirm")(session.confirm)
+    app.get("/api/standing")(session.model_status)
+    app.get("/api/people")(session.people_status)
 
 
-def _add_jobs(app: FastAPI, background: Background) -> None:
+def _add_model(app: FastAPI, session: Session, background: Background) -> None:
     def starting(work: Callable[[], object]) -> Callable[[], Facts]:
         def start() -> Facts:
             work()
@@ -150,8 +164,6 @@ def _add_jobs(app: FastAPI, background: Background) -> None:
         background.cancel(task)
         return background.status()
 
-
-def _add_model(app: FastAPI, session: Session, background: Background) -> None:
     @app.post("/api/wall")
     def wall(wish: Wall) -> Facts:
         like = None if wish.like is None else session.images.item(wish.like)
@@ -165,15 +177,6 @@ def _add_model(app: FastAPI, session: Session, background: Background) -> None:
             without=[item for item in passed if item is not None],
         )
         return {**answer, "tiles": session.tiles(answer["tiles"])}
-
-    @app.get("/api/standing")
-    def status() -> Facts:
-        return model_status(session.project)
-
-    @app.get("/api/people")
-    def people() -> Facts:
-        answer = people_status(session.project)
-        return {**answer, "apart": session.tiles(answer["apart"])}
 
     @app.get("/api/second-looks")
     def second_looks() -> Facts:
@@ -224,39 +227,20 @@ async def _stream_states(
 # ------------------------------------------------------------------------ files, errors
 
 
-@cache
-def _files() -> dict[str, bytes]:
-    """Return the files of the page by name: no request becomes a path."""
-    folder = files("fewlabels.web") / "static"
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
-
-
 def _static(name: str) -> Response:
-    content = _files().get(name)
-    kind = _KINDS.get(f".{name.rpartition('.')[2]}")
-    if content is None or kind is None:
+    if name not in _STATIC:
         raise HTTPException(404, "There is no such file.")
-    return Response(content, headers={"content-type": kind})
+    kind = _KINDS[PurePath(name).suffix]
+    return Response(_STATIC[name], headers={"content-type": kind})
 
 
-def _add_errors(app: FastAPI) -> None:
-    def answer(status: int) -> Callable[[Request, Any], Awaitable[Response]]:
-        async def respond(_: Request, error: Any) -> Response:
-            return JSONResponse({"error": str(error)}, status)
+async def _error(_: Request, error: Any) -> Response:
+    status = next(code for kind, code in _STATUS.items() if isinstance(error, kind))
+    return JSONResponse({"error": str(error)}, status)
 
-        return respond
 
-    async def http_error(_: Request, error: Any) -> Response:
-        return JSONResponse({"error": str(error.detail)}, error.status_code)
-
-    app.add_exception_handler(HTTPException, http_error)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(UsageError, answer(422))
-    app.add_exception_handler(DataError, answer(404))
-    for later in (StoreBusyError, StoreAwayError, DamagedStoreError):
-        app.add_exception_handler(later, answer(503))  # the page sends it again
-    app.add_exception_handler(StoreError, answer(409))
-    app.add_exception_handler(FewlabelsError, answer(503))
+async def _http_error(_: Request, error: Any) -> Response:
+    return JSONResponse({"error": str(error.detail)}, error.status_code)
 
 
 async def _invalid(_: Request, error: Any) -> Response:

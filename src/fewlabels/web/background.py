@@ -1,16 +1,18 @@
-"""The jobs behind the page: features, rounds, trainings, exports.
+"""The jobs behind the page, and the state of the project that is sent to all tabs.
 
-Each is a job in a process of its own that sends events. Quick ones share a process that
-stays, since importing torch takes longer than they do.
+Features, rounds, trainings and exports are jobs in other processes that send events.
+Quick ones share a process that stays, since importing torch takes longer than they do.
 """
 
+import json
 import logging
+import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from threading import BoundedSemaphore, Lock, Thread
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from fewlabels.errors import FewlabelsError, JobError
@@ -26,7 +28,8 @@ _GUESS = "fewlabels.web.guesses"
 _MOST_SECONDS = 60.0  # for an answer that somebody waits for
 _MOST_WAITING = 4  # others than those have to be answered meanwhile
 _NO_START = (FewlabelsError, OSError, RuntimeError)  # no memory, no thread
-_GIVES_WAY = 10  # niceness of trainings; people wait for the other jobs
+_LONG = {"features": 0, "training": 10, "final": 10}
+"""Jobs in processes of their own, and their niceness: people wait for all others."""
 # Threads that wait for each other while other programs have the cores take three times
 # as long as one thread.
 _HALF_THE_CORES = dict.fromkeys(ONE_THREAD, str(max(1, num_cores() // 2)))
@@ -36,8 +39,8 @@ _TASKS = (
 )  # fmt: skip
 _FIRST_LABELS = 10  # from which the first model is trained, within a round
 _LEAST_SECONDS = 1.0  # of progress, before it says how long the rest will take
-
-_Callback = Callable[[Event], object] | None
+_INTERVAL = 2.0  # seconds after which changes by other programs are read
+_PAUSE = 0.2  # seconds between two reads of the state, at least
 
 _log = logging.getLogger(__name__)
 
@@ -71,10 +74,9 @@ class Background:
         self._lock = Lock()
         self._slots = BoundedSemaphore(_MOST_WAITING)
         self._tasks: dict[str, Any] = {name: {"status": "idle"} for name in _TASKS}
-        self._facts: dict[str, Any] = {"takes_steps": False, "goes_on": False}
+        self._takes_steps = False
         self._chosen_after: int | None = None
         self._short_after: int | None = None
-        self._waiting_after: int | None = None
         self._random_after: int | None = None
         self._guessed_at = -1
         self._needs_first_model = True
@@ -91,28 +93,35 @@ class Background:
         that nobody waits for it to import torch again.
         """
         if self._creation is None:
-            self._queue("guesses", f"{_WORK}:warm_up", {})
+            self._start("guesses", f"{_WORK}:warm_up")
             self.prepare()
         else:
-            self._queue(
-                "creation", f"{_WORK}:begin", self._creation, self._after_creation
-            )
+            self._start("creation", f"{_WORK}:begin", **self._creation)
 
     def prepare(self) -> None:
         """Take in all images and make their features; or go on, after a stop."""
-        self._start_own("features", f"{_WORK}:prepare", self._after_features)
+        self._start("features", f"{_WORK}:prepare")
 
     def consider(self, state: Mapping[str, Any]) -> None:
         """Choose the next images in time, and guess anew after each label."""
         asked, left = state["round"], state["budget"] - state["spent"]
         number = -1 if asked is None else asked["number"]
         is_short = self._short_after == number and left > state["waiting"]
-        if asked is None or is_short or (state["open"] == 0 and left > 0):
-            self._choose(number, has_features=self.is_ready)
-        self._learn_first(state)
-        is_new = self.is_ready and state["sequence"] != self._guessed_at
-        if is_new and self._queue("guesses", f"{_GUESS}:guess", {}):
-            self._guessed_at = state["sequence"]
+        is_due = asked is None or is_short or (state["open"] == 0 and left > 0)
+        # The first images are random anyway. After that the features decide, unless
+        # somebody would rather go on without them.
+        at_random = number < 0 or (not self.is_ready and self._random_after == number)
+        is_due &= self._chosen_after != number and (self.is_ready or at_random)
+        if is_due and self._start("round", f"{_WORK}:next_round", at_random=at_random):
+            self._chosen_after = number
+        sequence = state["sequence"]
+        can_learn = self._needs_first_model and state["spent"] >= _FIRST_LABELS
+        can_learn &= self.is_ready and sequence != self._learned_at
+        if can_learn and self._start("guesses", f"{_WORK}:learn_first"):
+            self._learned_at = sequence  # tried again after each label
+        is_new = self.is_ready and sequence != self._guessed_at
+        if is_new and self._start("guesses", f"{_GUESS}:guess"):
+            self._guessed_at = sequence
 
     def want_images(self, after: int) -> None:
         """Note that a tab got fewer images than it asked for.
@@ -135,15 +144,15 @@ class Background:
     def train(self) -> None:
         """Train on all labels; once more after a training that knows fewer."""
         self._trains_again = True  # first: one that is under way may end meanwhile
-        self._start_own("training", _TRAIN)
+        self._start("training", _TRAIN)
 
     def estimate(self) -> None:
         """Measure how long a network from scratch would take."""
-        self._queue("estimate", f"{_WORK}:estimate_final", {})
+        self._start("estimate", f"{_WORK}:estimate_final")
 
     def train_finally(self) -> None:
         """Train a network from scratch, while rounds and quick trainings go on."""
-        self._start_own("final", f"{_WORK}:train_finally")
+        self._start("final", f"{_WORK}:train_finally")
 
     def export(self, *, as_is: bool = False) -> None:
         """Write the export into the project's folder.
@@ -151,8 +160,8 @@ class Background:
         Args:
             as_is: Whether the labels may come without a model that learned from them.
         """
-        target = {"target": str(self._folder / "export"), "as_is": as_is}
-        self._queue("export", f"{_WORK}:export", target)
+        target = str(self._folder / "export")
+        self._start("export", f"{_WORK}:export", target=target, as_is=as_is)
 
     def ask(self, what: str, **arguments: Any) -> Any:
         """Return the result of a function of the model, as soon as it is known.
@@ -219,87 +228,30 @@ class Background:
 
     # ------------------------------------------------------------------------- inside
 
-    def _choose(self, after: int, *, has_features: bool) -> None:
-        # The first images are random anyway. After that the features decide, unless
-        # somebody would rather go on without them.
-        at_random = after < 0 or (not has_features and self._random_after == after)
-        if self._chosen_after == after:
-            return
-        if not (has_features or at_random):
-            self._waiting_after = after
-            return
-        arguments = {"at_random": at_random}
-        if self._queue("round", f"{_WORK}:next_round", arguments, self._after_round):
-            self._chosen_after = after
-
-    def _learn_first(self, state: Mapping[str, Any]) -> None:
-        """Train the first model, tried again after each label until it succeeds."""
-        can_learn = self.is_ready and state["spent"] >= _FIRST_LABELS
-        is_new = state["sequence"] != self._learned_at
-        if not (self._needs_first_model and can_learn and is_new):
-            return
-
-        def learned(end: Event) -> None:
-            if end["event"] == "done":
-                self._needs_first_model = not end["result"]["is_done"]
-
-        if self._queue("guesses", f"{_WORK}:learn_first", {}, learned):
-            self._learned_at = state["sequence"]
-
-    def _after_round(self, end: Event) -> None:
-        if end["event"] == "done" and self._facts["takes_steps"]:
-            self.train()
-
-    def _after_creation(self, end: Event) -> None:
-        if self._is_closed:
-            return
-        self.on_created(end)
-        if end["event"] == "done":
-            self._creation = None
-            self.prepare()
-
-    def _after_features(self, end: Event) -> None:
-        if end["event"] == "done":
-            self._facts.update(end["result"])
-            if self._facts["goes_on"]:  # the server was killed meanwhile
-                self.train()
-            if self._waiting_after is not None:  # until there are images to label
-                self._choose(self._waiting_after, has_features=True)
-                with suppress(RuntimeError, CancelledError):  # it was closed
-                    self._executor.submit(int).result()
-
-    def _queue(
-        self, name: str, call: str, arguments: Mapping[str, Any], then: _Callback = None
-    ) -> bool:
-        """Do something quick when those before it are done; False: it is under way."""
+    def _start(self, name: str, call: str, **arguments: Any) -> bool:
+        """Begin a job, a quick one after those before it; False: it is under way."""
         if not self._reserve(name):
             return False
-
-        def work() -> None:
-            try:
-                job = self._worker.start(
-                    call, {"folder": str(self._folder), **arguments}
-                )
-            except _NO_START as error:
-                self._fail(name, error)
-            else:
-                self._watch(name, job, then)
-
-        with suppress(RuntimeError):  # it was closed
-            self._executor.submit(work)
-        return True
-
-    def _start_own(self, name: str, call: str, then: _Callback = None) -> None:
-        """Begin something long in a process of its own, unless it is under way."""
-        if not self._reserve(name):
-            return
-        niceness = 0 if name == "features" else _GIVES_WAY
-        folder = {"folder": str(self._folder)}
+        arguments["folder"] = str(self._folder)
         try:
-            job = start(call, folder, allow_code=self._allow_code, gives_way=niceness)
-            Thread(target=self._watch, args=(name, job, then), daemon=True).start()
+            if name in _LONG:
+                allowed, niceness = self._allow_code, _LONG[name]
+                job = start(call, arguments, allow_code=allowed, gives_way=niceness)
+                Thread(target=self._watch, args=(name, job), daemon=True).start()
+            else:
+                self._executor.submit(self._do, name, call, arguments)
         except _NO_START as error:
             self._fail(name, error)
+        return True
+
+    def _do(self, name: str, call: str, arguments: Mapping[str, Any]) -> None:
+        """Do a quick job in the process that stays."""
+        try:
+            job = self._worker.start(call, arguments)
+        except _NO_START as error:
+            self._fail(name, error)
+        else:
+            self._watch(name, job)
 
     def _reserve(self, name: str) -> bool:
         """Mark a job as running; return False if it runs already."""
@@ -314,7 +266,7 @@ class Background:
         self.on_change()
         return True
 
-    def _watch(self, name: str, job: Job, then: _Callback) -> None:
+    def _watch(self, name: str, job: Job) -> None:
         """Follow a job to its end."""
         self._jobs[name] = job
         end: Event = {}
@@ -334,11 +286,29 @@ class Background:
                 if done and passed >= _LEAST_SECONDS:
                     left = round(passed * (event["total"] - event["done"]) / done)
                 self._update(name, **known, seconds_left=left)
-        if then is not None:
-            then(end)
+        self._react(name, end)
         self._update(name, **_outcome(end), seconds=round(monotonic() - begun, 1))
         if name == "training" and self._trains_again:
             self.train()
+
+    def _react(self, name: str, end: Event) -> None:
+        """Do what follows from the end of a job."""
+        if name == "creation" and not self._is_closed:
+            self.on_created(end)
+        if end["event"] != "done":
+            return
+        result = end["result"]
+        if name == "creation" and not self._is_closed:
+            self._creation = None
+            self.prepare()
+        elif name == "features":
+            self._takes_steps = result.get("takes_steps", False)
+            if result.get("goes_on"):  # the server was killed meanwhile
+                self.train()
+        elif name == "round" and self._takes_steps:
+            self.train()
+        elif name == "guesses":
+            self._needs_first_model &= not result.get("is_done", False)
 
     def _fail(self, name: str, error: Exception) -> None:
         """Note that a job could not start."""
@@ -362,3 +332,61 @@ def _outcome(end: Event) -> dict[str, Any]:
     if end.get("error") == _UNLEARNED:
         return {"status": "asks", "error": end["reason"]}
     return {"status": "failed", "error": end.get("reason", "The job ended.")}
+
+
+class StateBroadcaster:
+    """The latest state, with a version that grows when it changes.
+
+    Args:
+        read_state: Computes the state.
+        react: Called with each state, to start what has to be done.
+    """
+
+    def __init__(
+        self,
+        read_state: Callable[[], dict[str, Any]],
+        react: Callable[[dict[str, Any]], object],
+    ) -> None:
+        self._read_state, self._react = read_state, react
+        self._is_due, self._is_closed = threading.Event(), False
+        self.latest = (0, "{}")
+        """Version and text of the latest state."""
+        self.is_stopping: Callable[[], bool] = lambda: False
+        """Whether the server is shutting down, and waits for open connections."""
+        self._thread = Thread(target=self._watch, daemon=True)
+
+    def open(self) -> None:
+        """Start to read the state."""
+        self._is_due.set()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop to read the state."""
+        self._is_closed = True
+        self._is_due.set()
+
+    def notify(self) -> None:
+        """Read the state soon, since it may have changed."""
+        self._is_due.set()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether there will be no new state."""
+        return self._is_closed or self.is_stopping()
+
+    def _watch(self) -> None:
+        while not self._is_closed:
+            self._is_due.wait(_INTERVAL)
+            self._is_due.clear()
+            try:
+                state = self._read_state()
+                self._react(state)
+            # Such as a busy store, or no memory; the state is read again later.
+            except (FewlabelsError, OSError, RuntimeError) as error:
+                _log.warning("%s", error)
+            else:
+                version, text = self.latest
+                new = json.dumps(state)
+                if new != text:
+                    self.latest = (version + 1, new)
+            sleep(_PAUSE)

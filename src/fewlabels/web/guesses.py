@@ -10,7 +10,7 @@ Shapes: N images, C classes.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,9 +34,8 @@ from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.training_plan import HEAD, SMALL_SIDE
 from fewlabels.rng import stream
 from fewlabels.training.training import Training
+from fewlabels.web.messages import Order
 from fewlabels.web.work import unwarned
-
-Order = Literal["mixed", "doubt", "surest", "likely"]
 
 MOST_SLIPS = 40
 """Labels that are shown to be looked at again."""

@@ -12,6 +12,10 @@ Uuid = Annotated[
 ]
 ClassName = Annotated[str, Field(max_length=200)]
 Person = Annotated[str, Field(min_length=1, max_length=80)]
+Letter = Annotated[str, Field(pattern=r"^[a-z]$")]
+"""A key that labels, typed without Shift."""
+Order = Literal["mixed", "doubt", "surest", "likely"]
+"""Which images of a class come first."""
 Verb = Literal["label", "skip", "unsure", "change", "undo", "add_class"]
 
 
@@ -40,7 +44,7 @@ class Wall(_Message):
     """A wish for images that the model takes for a class, or for some like one."""
 
     name: ClassName | None = None
-    order: Literal["mixed", "doubt", "surest", "likely"] = "mixed"
+    order: Order = "mixed"
     like: Name | None = None
     count: int = Field(default=60, ge=1, le=MOST_TILES)
     without: list[Name] = Field(default=[], max_length=MOST_PASSED)
@@ -49,7 +53,7 @@ class Wall(_Message):
 class Letters(_Message):
     """Which letter labels with which class."""
 
-    letters: dict[ClassName, str] = Field(max_length=26)
+    letters: dict[ClassName, Letter] = Field(max_length=26)
 
 
 class Confirmation(_Message):

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
 
 from fewlabels.data.decode import ImageFile
 from fewlabels.errors import DataError
@@ -23,13 +22,6 @@ SIDES = (160, 320, 1280, 2560)
 """Longest sides, in pixels, that pictures are offered at; none is enlarged."""
 
 _PAUSE = 2.0  # seconds before an unknown name is looked for again
-
-
-class Picture(NamedTuple):
-    """An image for the browser."""
-
-    media_type: str
-    content: bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,20 +78,17 @@ class ImageNames:
             yield self.name_of(item.id), (item.id, image_file(item, folder))
 
 
-def picture(file: ImageFile, folder: Path, side: int) -> Picture:
-    """Return an image for the browser, in its own proportions.
+def picture(file: ImageFile, folder: Path, side: int) -> tuple[str, bytes]:
+    """Return an image for the browser, in its own proportions: media type and content.
 
     Args:
         file: The image, as it was indexed.
         folder: Where it has to be; a link that leads out of it is not followed.
         side: Longest side, in pixels.
 
-    Returns:
-        The picture.
-
     Raises:
         DataError: If the file cannot be shown; the message says why.
     """
     if not file.path.resolve().is_relative_to(folder.resolve()):
         raise DataError("a link that leads out of the folder of the images")
-    return Picture(*encoded(decode_within(file, side), side))
+    return encoded(decode_within(file, side), side)

@@ -23,10 +23,8 @@ from fewlabels.names import AllowCode
 from fewlabels.projects import Project
 from fewlabels.projects.settings import FILE
 from fewlabels.web.app import make_app
-from fewlabels.web.background import Background
-from fewlabels.web.broadcast import StateBroadcaster
-from fewlabels.web.guard import JOIN, LOOPBACK, Guard
-from fewlabels.web.keys import KEY_FILE, Keys, write_private
+from fewlabels.web.background import Background, StateBroadcaster
+from fewlabels.web.guard import JOIN, KEY_FILE, LOOPBACK, Guard, Keys, write_private
 from fewlabels.web.session import Session
 
 _FIRST_PORT, _NUM_PORTS = 8800, 200

@@ -1,7 +1,6 @@
 """The labeling of a project: requests of the page as verbs of the project."""
 
-import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -10,18 +9,35 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from fewlabels.errors import AnswersError, JobError, UnknownNameError, UsageError
-from fewlabels.files import parse_json, read_regular, replace_text
+from pydantic import TypeAdapter
+
+from fewlabels.errors import (
+    AnswersError,
+    JobError,
+    UnknownNameError,
+    UsageError,
+    check_distinct,
+)
+from fewlabels.files import read_regular, replace_text
 from fewlabels.projects import Project
 from fewlabels.projects.labels import annotator_name
-from fewlabels.projects.store import StoredEvent, StoredRound
+from fewlabels.projects.store import (
+    Kind,
+    StoredEvent,
+    StoredRound,
+    agreement,
+    consensus,
+)
+from fewlabels.projects.store.records import LABELS
 from fewlabels.projects.tally import Tally
+from fewlabels.report.wording import project_explanation, project_headline
 from fewlabels.strategies.registry import family
 from fewlabels.web.messages import (
     Action,
     Confirmation,
     Import,
     ImportUndo,
+    Letter,
     Letters,
     Turn,
 )
@@ -35,6 +51,10 @@ MOST_FAULTS = 20
 LETTERS_FILE = "page-letters.json"
 """Letters by the numbers of classes, which stay when a class is renamed."""
 
+MOST_DISPUTED = 60
+"""Images with different labels that are shown."""
+
+_LETTERS = TypeAdapter(dict[int, Letter])
 _MOST_LETTER_BYTES = 64 * 1024
 _COUNTED = ("spent", "confirmed", "imported", "skipped")
 
@@ -51,7 +71,6 @@ class Session:
     """Called with the last round when a tab gets fewer images than it asks for."""
     _importing: Lock = field(default_factory=Lock)
     _lock: Lock = field(default_factory=Lock)
-    _reasons: dict[int, str] = field(default_factory=dict)
 
     @cached_property
     def _tally(self) -> Tally:
@@ -226,10 +245,8 @@ class Session:
             return {"round": None, "number": 0, "of": 0, "why": ""}
         step, rank = tally.places[item]
         asked = tally.rounds[step]
-        if step not in self._reasons:
-            self._reasons[step] = reason_of(asked)
         place = {"round": step, "number": rank + 1, "of": len(asked.items)}
-        return place | {"why": self._reasons[step]}
+        return place | {"why": reason_of(asked)}
 
     def _seen(self, items: Sequence[str]) -> dict[str, Facts]:
         """Return what the page shows of images, without those that are gone."""
@@ -280,6 +297,101 @@ class Session:
                 "people": tally.people,
             }
 
+    def model_status(self) -> Facts:
+        """Return how good the model is, its learning curve, and the gain of labels."""
+        status = self.project.status()
+        points = [
+            {
+                "labels": point.num_labeled,
+                "accuracy": point.audited.accuracy,
+                "low": point.audited.low,
+                "high": point.audited.high,
+            }
+            for point in status.curve
+            if point.audited.num_audited
+        ]
+        predicted = status.model.predicted if status.model is not None else ()
+        unknown = (None,) * (len(status.classes) - len(predicted))
+        shares = (*predicted, *unknown)
+        counts = zip(status.class_counts, status.audit_counts, shares, strict=True)
+        return {
+            "headline": project_headline(status),
+            "explanation": list(project_explanation(status)),
+            "curve": points,
+            "gain": None if status.gain is None else str(status.gain),
+            "notes": list(status.notes),
+            "num_unused": status.num_unused,
+            "num_images": status.num_images,
+            "classes": [
+                {
+                    "name": name,
+                    "labels": labels + measuring,
+                    "measuring": measuring,
+                    "predicted": share,
+                }
+                for name, (labels, measuring, share) in zip(
+                    status.classes, counts, strict=True
+                )
+            ],
+        }
+
+    def people_status(self) -> Facts:
+        """Return who labeled, how far each two agree, and what they see differently.
+
+        That is images with as many labels as were wanted: nobody is asked about them.
+        """
+        with self.project.store.reading() as moment:
+            verdicts = moment.verdicts()
+            names = {entry.number: entry.name for entry in moment.classes()}
+        # Labels that a model suggested, or a file had, say little about agreement.
+        given = [verdict for verdict in verdicts if verdict.is_asked]
+        labels = [verdict for verdict in given if verdict.kind in LABELS]
+        by_person: dict[str, dict[str, int | None]] = defaultdict(dict)
+        for verdict in labels:
+            by_person[verdict.annotator][verdict.item] = verdict.class_number
+        kappas = agreement(labels)
+        pairs = []
+        for (first, other), kappa in sorted(kappas.cohen.items()):
+            own, others = by_person[first], by_person[other]
+            shared = own.keys() & others.keys()
+            same = sum(own[item] == others[item] for item in shared)
+            facts: dict[str, Any] = {
+                "first": first,
+                "other": other,
+                "shared": len(shared),
+            }
+            pairs.append(facts | {"same": same, "kappa": kappa})
+        kinds = Counter((verdict.annotator, verdict.kind) for verdict in given)
+        votes = consensus(labels, self.project.settings.overlap)
+        apart = [
+            vote.item for vote in votes if vote.is_complete and len(vote.votes) > 1
+        ]
+        shown = set(apart[:MOST_DISPUTED])
+        answers: dict[str, list[dict[str, str]]] = defaultdict(list)
+        for verdict in labels:
+            if verdict.item in shown:
+                label = names[verdict.class_number or 0]
+                answers[verdict.item].append(
+                    {"annotator": verdict.annotator, "label": label}
+                )
+        return {
+            "people": [
+                {
+                    "name": name,
+                    "labels": len(by_person[name]),
+                    "skipped": kinds[name, Kind.SKIP],
+                    "unsure": kinds[name, Kind.UNSURE],
+                }
+                for name in sorted({verdict.annotator for verdict in given})
+            ],
+            "pairs": pairs,
+            "kappa": kappas.fleiss,
+            "num_apart": len(apart),
+            "apart": self.tiles(
+                [{"item": item, "answers": answers[item]} for item in sorted(shown)]
+            ),
+        }
+
 
 # ------------------------------------------------------------------- letters of classes
 
@@ -287,41 +399,21 @@ class Session:
 def letters_of(folder: Path) -> dict[int, str]:
     """Return the letter of each class that was given one; a damaged file gives none."""
     with suppress(OSError, ValueError):
-        content = parse_json(read_regular(folder / LETTERS_FILE, _MOST_LETTER_BYTES))
-        if isinstance(content, dict):
-            return {
-                int(number): letter
-                for number, letter in content.items()
-                if isinstance(letter, str) and is_letter(letter)
-            }
+        content = read_regular(folder / LETTERS_FILE, _MOST_LETTER_BYTES)
+        return _LETTERS.validate_json(content)
     return {}
 
 
-def is_letter(text: str) -> bool:
-    """Return whether one key types a text without Shift."""
-    return len(text) == 1 and text.isascii() and text.islower()
-
-
 def store_letters(project: Project, wanted: Mapping[str, str]) -> None:
-    """Give letters to classes by their names, and take those of all others.
-
-    Args:
-        project: The project.
-        wanted: A letter from a to z for each class, no two the same.
-    """
+    """Give letters to classes by their names, and take those of all others."""
     number_of = {entry.name: entry.number for entry in project.store.classes()}
-    for name, letter in wanted.items():
+    for name in wanted:
         if name not in number_of:
             raise UnknownNameError("class", name, number_of)
-        if not is_letter(letter):
-            raise UsageError(f"'{name}' has the letter '{letter}'; give one of a to z.")
-    for letter, times in Counter(wanted.values()).items():
-        if times > 1:
-            raise UsageError(
-                f"{times} classes have the letter '{letter}'; give each its own."
-            )
-    numbered = {str(number_of[name]): letter for name, letter in wanted.items()}
-    replace_text(project.folder / LETTERS_FILE, json.dumps(numbered, indent=1) + "\n")
+    check_distinct("letter", list(wanted.values()))
+    numbered = {number_of[name]: letter for name, letter in wanted.items()}
+    content = _LETTERS.dump_json(numbered, indent=1).decode()
+    replace_text(project.folder / LETTERS_FILE, content + "\n")
 
 
 def reason_of(asked: StoredRound) -> str:
@@ -329,33 +421,23 @@ def reason_of(asked: StoredRound) -> str:
 
     Images that measure get the same words: whoever knew which they are might look at
     them differently.
-
-    Args:
-        asked: The round.
-
-    Returns:
-        A sentence or two.
     """
     others = sum(entry.role == "query" for entry in asked.items) - 1
     by = asked.model or "an untrained network"
-    kind = "random" if asked.strategy == "random" else family(asked.strategy)
-    text = f"Chosen by the strategy {asked.strategy}, looking at {by}."
-    if kind == "random":
-        text = "Drawn at random."
-    elif asked.strategy == "npc":
-        text = (
-            f"Chosen together with {others} others: as a set, they tell {by} most that "
-            "its labels do not tell yet."
-        )
-    elif kind == "explanation":
-        text = (
-            f"Chosen together with {others} others: as a set, they explain most of "
-            f"what {by} cannot tell about the rest yet."
-        )
-    elif kind == "uncertainty":
-        text = f"Chosen because {by} is least sure about such images."
-    elif kind == "coverage":
-        text = f"Chosen with {others} others because together they stand for the rest."
+    together = f"Chosen together with {others} others: as a set, they"
+    reasons = {
+        "random": "Drawn at random.",
+        "npc": f"{together} tell {by} most that its labels do not tell yet.",
+        "explanation": f"{together} explain most of what {by} cannot tell about the "
+        "rest yet.",
+        "uncertainty": f"Chosen because {by} is least sure about such images.",
+        "coverage": f"{together} stand for the rest.",
+    }
+    is_named = asked.strategy in reasons
+    text = reasons.get(
+        asked.strategy if is_named else str(family(asked.strategy)),
+        f"Chosen by the strategy {asked.strategy}, looking at {by}.",
+    )
     if any(entry.role == "audit" for entry in asked.items):
         text += " Some images of this round only measure how good the model is."
     return text

@@ -7,7 +7,7 @@ export class Refused extends Error {
   }
 }
 
-const PATIENCE = 15; // seconds
+const TIMEOUT = 15; // seconds
 
 async function answered(response) {
   if (response.ok) return response.json();
@@ -21,10 +21,10 @@ async function answered(response) {
 }
 
 export async function get(path) {
-  return answered(await fetch(path, { signal: AbortSignal.timeout(1000 * PATIENCE) }));
+  return answered(await fetch(path, { signal: AbortSignal.timeout(1000 * TIMEOUT) }));
 }
 
-export async function post(path, body = {}, { keepalive = false, seconds = PATIENCE } = {}) {
+export async function post(path, body = {}, { keepalive = false, seconds = TIMEOUT } = {}) {
   return answered(
     await fetch(path, {
       method: "POST",
@@ -43,7 +43,7 @@ export async function upload(path, wish, file) {
       method: "POST",
       headers: { "content-type": "application/octet-stream", "x-fewlabels": "1" },
       body: file,
-      signal: AbortSignal.timeout(4 * PATIENCE),
+      signal: AbortSignal.timeout(4000 * TIMEOUT),
     }),
   );
 }

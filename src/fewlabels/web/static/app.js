@@ -20,7 +20,7 @@ const JOBS = {
   final: ["Final training", "cancel"],
 };
 
-class Desk {
+class Page {
   constructor(project) {
     this.project = project;
     this.state = null;
@@ -34,7 +34,7 @@ class Desk {
       () => this.drawSaved(),
       (action, error) => this.refuse(action, error),
     );
-    this.saidBefore = {};
+    this.statusBefore = {};
     this.asked = new Set(); // work that this tab asked for, to be answered here alone
   }
 
@@ -49,9 +49,9 @@ class Desk {
   /** Count at once what the server will confirm. */
   count(verb, name, step) {
     if (!this.state) return;
-    const one = this.state.classes.find((known) => known.name === name);
-    if (verb === "label" && one) {
-      if (this.project.overlap === 1) one.count += step; // else others have to agree
+    const entry = this.state.classes.find((known) => known.name === name);
+    if (verb === "label" && entry) {
+      if (this.project.overlap === 1) entry.count += step; // else others have to agree
       this.state.spent += step;
     }
     if (this.state.round) this.state.round.open = Math.max(0, this.state.round.open - step);
@@ -153,9 +153,9 @@ class Desk {
         const again = h("button", { type: "button", onclick: () => this.wish("features") }, "Go on");
         rows.push(h("span", { class: "job" }, "Without it the model cannot guess, or choose images.", again));
       }
-      const isOver = this.saidBefore[name] === "running" && job.status !== "running";
+      const isOver = this.statusBefore[name] === "running" && job.status !== "running";
       if (isOver && this.asked.delete(name)) this.answer(name, job);
-      this.saidBefore[name] = job.status;
+      this.statusBefore[name] = job.status;
     }
     fill(byId("jobs"), rows);
   }
@@ -191,32 +191,32 @@ class Desk {
   }
 }
 
-function press(desk, event) {
+function press(page, event) {
   if (isAsking() || event.metaKey || event.altKey) return;
   if (event.ctrlKey) {
     if (event.key === "z") {
       event.preventDefault();
-      desk.views[desk.view].undo?.();
+      page.views[page.view].undo?.();
     }
     return;
   }
   if (event.target instanceof HTMLButtonElement && (event.key === "Enter" || event.key === "Tab")) return;
   const act = {
-    "?": () => desk.views.label.help(),
-    L: () => desk.go("label"),
-    W: () => desk.go("wall"),
-    S: () => desk.go("standing"),
-    T: () => desk.wish("train"),
-    E: () => desk.wish("export"),
-    N: () => desk.views.label.addClass(),
-    K: () => desk.views.label.chooseLetters(),
-    U: () => desk.view === "label" && desk.views.label.answer("unsure"),
+    "?": () => page.views.label.help(),
+    L: () => page.go("label"),
+    W: () => page.go("wall"),
+    S: () => page.go("standing"),
+    T: () => page.wish("train"),
+    E: () => page.wish("export"),
+    N: () => page.views.label.addClass(),
+    K: () => page.views.label.chooseLetters(),
+    U: () => page.view === "label" && page.views.label.answer("unsure"),
   }[event.key];
   if (act && (event.shiftKey || event.key === "?")) {
     event.preventDefault();
     act();
   } else {
-    desk.views[desk.view].press?.(event);
+    page.views[page.view].press?.(event);
   }
 }
 
@@ -257,23 +257,23 @@ async function begin() {
   if (!project) return;
   document.title = `${project.name} · fewlabels`;
   byId("name").textContent = project.name;
-  const desk = new Desk(project);
-  desk.views.label = new LabelView(desk);
-  desk.views.wall = new WallView(desk);
-  desk.views.standing = new StandingView(desk);
+  const page = new Page(project);
+  page.views.label = new LabelView(page);
+  page.views.wall = new WallView(page);
+  page.views.standing = new StandingView(page);
   for (const button of document.querySelectorAll("[data-view]")) {
-    button.addEventListener("click", () => desk.go(button.dataset.view));
+    button.addEventListener("click", () => page.go(button.dataset.view));
   }
-  new Imports(desk);
-  byId("who").addEventListener("click", () => desk.rename());
-  document.addEventListener("keydown", (event) => press(desk, event));
-  listen((state) => desk.hear(state), () => desk.lose());
-  setInterval(() => desk.beat(), BEAT);
-  document.addEventListener("visibilitychange", () => document.hidden || desk.beat());
+  new Imports(page);
+  byId("who").addEventListener("click", () => page.rename());
+  document.addEventListener("keydown", (event) => press(page, event));
+  listen((state) => page.hear(state), () => page.lose());
+  setInterval(() => page.beat(), BEAT);
+  document.addEventListener("visibilitychange", () => document.hidden || page.beat());
   window.addEventListener("pagehide", () => {
-    post("/api/leave", desk.signature, { keepalive: true }).catch(() => {});
+    post("/api/leave", page.signature, { keepalive: true }).catch(() => {});
   });
-  desk.views.label.show(null);
+  page.views.label.show(null);
 }
 
 begin();

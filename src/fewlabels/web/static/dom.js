@@ -12,12 +12,12 @@ export function h(tag, props = {}, ...children) {
     else if (name === "value") element.value = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((one) => one !== null && one !== undefined));
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
   return element;
 }
 
 export function fill(element, ...children) {
-  element.replaceChildren(...children.flat().filter((one) => one !== null && one !== undefined));
+  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
 }
 
 /** Tell something that passes. */

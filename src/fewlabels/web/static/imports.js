@@ -35,8 +35,8 @@ function choices(preview) {
 }
 
 export class Imports {
-  constructor(desk) {
-    this.desk = desk;
+  constructor(page) {
+    this.page = page;
     this.input = byId("import-file");
     this.hasImported = false; // by this tab; the state may not count that yet
     byId("import").addEventListener("click", () => this.open());
@@ -64,7 +64,7 @@ export class Imports {
 
   /** Explain what can be imported; choose a file, or undo the last import. */
   async open() {
-    const count = this.desk.state?.imported ?? 0;
+    const count = this.page.state?.imported ?? 0;
     const offered = { file: "Choose a file" };
     if (count || this.hasImported) offered.undo = "Undo the last import";
     const text = "Import existing labels from a table (.csv, .jsonl, .parquet) with a file name and a class in each row, or from a Label Studio export (.json). Choose the file, or drop it on this page.";
@@ -76,7 +76,7 @@ export class Imports {
   /** Show what importing a file would do, and import it on request. */
   async preview(file, addClasses = false) {
     if (file.size > MOST_BYTES) return toast(`${file.name} has more than 20 MB; import it with the command fewlabels import.`);
-    const wish = { ...this.desk.signature, name: file.name.slice(-200), add_classes: addClasses, uuid: crypto.randomUUID() };
+    const wish = { ...this.page.signature, name: file.name.slice(-200), add_classes: addClasses, uuid: crypto.randomUUID() };
     try {
       const preview = await upload("/api/import", { ...wish, dry_run: true }, file);
       const answer = await choose(`Import ${file.name}`, summary(preview), choices(preview));
@@ -84,7 +84,7 @@ export class Imports {
       if (answer !== "import") return;
       const done = await upload("/api/import", { ...wish, partial: preview.num_faults > 0 }, file);
       this.announce(done);
-      this.desk.beat(); // what this tab showed may have its label now
+      this.page.beat(); // what this tab showed may have its label now
     } catch (error) {
       toast(error.message, 12);
     }
@@ -102,7 +102,7 @@ export class Imports {
 
   async undo(uuid) {
     try {
-      const undone = await post("/api/import/undo", { ...this.desk.signature, ...(uuid ? { uuid } : {}) });
+      const undone = await post("/api/import/undo", { ...this.page.signature, ...(uuid ? { uuid } : {}) });
       this.hasImported = false;
       toast(`${plural(undone.num_labels, "imported label")} taken back.`);
     } catch (error) {

@@ -1,16 +1,16 @@
 // Which key means which class.
 
-const GIVEN = "abcdefghijklmnopqrstuvwxyz";
+const ALPHABET = "abcdefghijklmnopqrstuvwxyz";
 
 /** Digits for the first ten classes, with Shift (⇧) for the next ten; the letter that somebody chose, or one of the name that is free. */
 export function assigned(classes) {
-  const taken = new Set(classes.map((one) => one.letter));
+  const taken = new Set(classes.map((entry) => entry.letter));
   const hasLetters = classes.length <= 20;
   return classes.map(({ name, letter: own }, place) => {
     const digit = place < 20 ? `${place >= 10 ? "⇧" : ""}${(place + 1) % 10}` : "";
     let letter = own;
     if (!own && hasLetters) {
-      letter = [...name.toLowerCase()].find((one) => GIVEN.includes(one) && !taken.has(one)) ?? "";
+      letter = [...name.toLowerCase()].find((character) => ALPHABET.includes(character) && !taken.has(character)) ?? "";
       taken.add(letter);
     }
     return { digit, letter };
@@ -25,7 +25,7 @@ export function meant(event, keys) {
     return place < keys.length ? place : -1;
   }
   if (event.shiftKey) return -1;
-  return keys.findIndex((one) => one.letter && one.letter === event.key);
+  return keys.findIndex((key) => key.letter && key.letter === event.key);
 }
 
 export const HELP = [

@@ -13,9 +13,9 @@ const ZOOMS = [1, 2, 4, 8];
 const FULL = 2560;
 
 export class LabelView {
-  constructor(desk) {
-    this.desk = desk; // tab, annotator, outbox, state
-    this.size = Math.min(HELD[1], Math.max(HELD[0], 2 * desk.project.query));
+  constructor(page) {
+    this.page = page; // tab, annotator, outbox, state
+    this.size = Math.min(HELD[1], Math.max(HELD[0], 2 * page.project.query));
     this.queue = [];
     this.history = [];
     this.current = null;
@@ -45,10 +45,10 @@ export class LabelView {
     this.isRefilling = true;
     clearTimeout(this.again);
     try {
-      const found = await post("/api/lease", { ...this.desk.signature, count: this.size });
-      this.#take(found.items);
-      this.held = found.num_held;
-      this.freesAt = found.frees_at;
+      const leased = await post("/api/lease", { ...this.page.signature, count: this.size });
+      this.#take(leased.items);
+      this.held = leased.num_held;
+      this.freesAt = leased.frees_at;
     } catch {
       // the header tells that the server is away
     } finally {
@@ -61,23 +61,23 @@ export class LabelView {
   }
 
   #take(items) {
-    const known = new Set([...this.queue, ...this.history.map((one) => one.item)].map((one) => one.id));
+    const known = new Set([...this.queue, ...this.history.map((entry) => entry.item)].map((item) => item.id));
     if (this.current) known.add(this.current.id);
-    for (const action of this.desk.outbox.actions) known.add(action.item);
+    for (const action of this.page.outbox.actions) known.add(action.item);
     this.queue.push(...items.filter((item) => !known.has(item.id)));
     this.ahead.prepare(this.queue);
   }
 
   /** The images that this tab believes to hold. */
   believed() {
-    return [this.current, ...this.queue].filter((one) => one).map((one) => one.id);
+    return [this.current, ...this.queue].filter((item) => item).map((item) => item.id);
   }
 
   /** Let go of images that it does not hold any more, of those it believed to. */
   keep(known, held) {
     const lost = new Set(known.filter((id) => !held.has(id)));
     if (!lost.size) return;
-    this.queue = this.queue.filter((one) => !lost.has(one.id));
+    this.queue = this.queue.filter((item) => !lost.has(item.id));
     toast("You were away for a while; images that somebody else has by now are gone from here.");
     if (this.current && lost.has(this.current.id)) this.next();
     else this.refill();
@@ -115,7 +115,7 @@ export class LabelView {
 
   /** Say why there is no image, and for how long. */
   #explain() {
-    const [title, text, ...more] = this.#reason(this.desk.state);
+    const [title, text, ...more] = this.#reason(this.page.state);
     const box = byId("message");
     const buttons = more.map((button) => button.textContent).join("\n");
     if (box.hidden || buttons !== this.buttons) {
@@ -137,12 +137,12 @@ export class LabelView {
       return [
         state.spent >= state.budget ? "The budget is spent" : "Every image was asked about",
         `${state.spent} of ${state.budget} labels are given. Look at the standing, confirm what the model thinks on the wall, or export.`,
-        button(["Standing ", h("kbd", {}, "⇧S")], () => this.desk.go("standing")),
-        button(["Export ", h("kbd", {}, "⇧E")], () => this.desk.wish("export"), "button main"),
+        button(["Standing ", h("kbd", {}, "⇧S")], () => this.page.go("standing")),
+        button(["Export ", h("kbd", {}, "⇧E")], () => this.page.wish("export"), "button main"),
       ];
     }
     if (round.status === "failed") {
-      return ["The next images could not be chosen", round.error, button("Try again", () => this.desk.wish("round"), "button main")];
+      return ["The next images could not be chosen", round.error, button("Try again", () => this.page.wish("round"), "button main")];
     }
     if (round.status === "running") {
       const what = round.total ? `${progressOf(round)}.` : timeLeft(round);
@@ -154,7 +154,7 @@ export class LabelView {
       return ["Others have the last images of the budget", `${this.held} images are with other people or tabs.${when}`, button("Look again", () => this.refill())];
     }
     if (state.round && features.status !== "done") {
-      const random = button(`Label ${Math.min(this.desk.project.query, state.budget - state.spent)} random images meanwhile`, () => this.desk.wish("random-round"));
+      const random = button(`Label ${Math.min(this.page.project.query, state.budget - state.spent)} random images meanwhile`, () => this.page.wish("random-round"));
       const why = "The next images are chosen by what they show, and for that the program has to look at all images once.";
       if (features.status === "running") {
         return [
@@ -163,14 +163,14 @@ export class LabelView {
           random,
         ];
       }
-      return ["The images were not all looked at", `${why} ${features.error ?? "It was stopped."}`, button("Go on with it", () => this.desk.wish("features"), "button main"), random];
+      return ["The images were not all looked at", `${why} ${features.error ?? "It was stopped."}`, button("Go on with it", () => this.page.wish("features"), "button main"), random];
     }
     return ["Choosing the next images …", ""];
   }
 
   /** Take in what the server tells. */
   hear(state) {
-    const names = state.classes.map((one) => `${one.name}\t${one.letter}`).join("\n");
+    const names = state.classes.map((entry) => `${entry.name}\t${entry.letter}`).join("\n");
     if (names !== this.names) {
       this.names = names;
       this.keys = assigned(state.classes);
@@ -189,15 +189,15 @@ export class LabelView {
     if (!this.current) return;
     const item = this.current;
     const lead = Math.min(86400, (performance.now() - this.shownAt) / 1000);
-    const action = this.desk.action(verb, { item: item.id });
+    const action = this.page.action(verb, { item: item.id });
     if (verb === "label") {
       action.name = name;
       action.lead_time = Math.round(lead * 1000) / 1000;
       this.times = [...this.times.slice(-19), lead];
     }
     this.history.push({ item, uuid: action.uuid, verb, name });
-    this.desk.outbox.add(action);
-    this.desk.count(verb, name, 1);
+    this.page.outbox.add(action);
+    this.page.count(verb, name, 1);
     speak(`${verb === "label" ? name : verb}. Next image.`);
     this.next();
     this.drawClasses();
@@ -206,28 +206,28 @@ export class LabelView {
   undo() {
     const last = this.history.pop();
     if (last) {
-      this.desk.outbox.add(this.desk.action("undo", { target: last.uuid }));
-      this.desk.count(last.verb, last.name, -1);
+      this.page.outbox.add(this.page.action("undo", { target: last.uuid }));
+      this.page.count(last.verb, last.name, -1);
       this.#back(last.item);
     } else {
-      this.desk.outbox.add(this.desk.action("undo"), (answer) => answer?.item && this.#back(answer.item));
+      this.page.outbox.add(this.page.action("undo"), (answer) => answer?.item && this.#back(answer.item));
     }
     this.drawClasses();
   }
 
   #back(item) {
     if (this.current) this.queue.unshift(this.current);
-    this.queue = this.queue.filter((one) => one.id !== item.id);
+    this.queue = this.queue.filter((other) => other.id !== item.id);
     this.show(item);
     speak("Undone.");
   }
 
   /** Forget an answer that the server did not take. */
   refuse(action) {
-    const place = this.history.findIndex((one) => one.uuid === action.uuid);
+    const place = this.history.findIndex((entry) => entry.uuid === action.uuid);
     if (place < 0) return;
     const [last] = this.history.splice(place, 1);
-    this.desk.count(last.verb, last.name, -1);
+    this.page.count(last.verb, last.name, -1);
   }
 
   async addClass() {
@@ -236,22 +236,22 @@ export class LabelView {
       action: "Add",
     });
     if (!name) return;
-    this.desk.outbox.add(this.desk.action("add_class", { name }), (answer) => answer && speak(`Class ${name} added.`));
+    this.page.outbox.add(this.page.action("add_class", { name }), (answer) => answer && speak(`Class ${name} added.`));
   }
 
   /** Let people choose letters, which are kept with the project. */
   async chooseLetters() {
-    const classes = this.desk.state?.classes ?? [];
-    const fields = classes.map((one) => h("input", { class: "letter", maxlength: 1, value: one.letter, "aria-label": `Letter for ${one.name}` }));
-    const rows = classes.map((one, place) => h("tr", {}, h("td", {}, one.name), h("td", {}, fields[place])));
-    const told = h("p", { class: "quiet wrap" }, "One letter from a to z for a class; leave the others empty. It is kept with the project, for all who label.");
-    if (!(await ask("Letters for classes", h("div", {}, told, h("table", {}, h("tbody", {}, rows))), { action: "Keep these" }))) return;
+    const classes = this.page.state?.classes ?? [];
+    const fields = classes.map((entry) => h("input", { class: "letter", maxlength: 1, value: entry.letter, "aria-label": `Letter for ${entry.name}` }));
+    const rows = classes.map((entry, place) => h("tr", {}, h("td", {}, entry.name), h("td", {}, fields[place])));
+    const text = h("p", { class: "quiet wrap" }, "One letter from a to z for a class; leave the others empty. It is kept with the project, for all who label.");
+    if (!(await ask("Letters for classes", h("div", {}, text, h("table", {}, h("tbody", {}, rows))), { action: "Keep these" }))) return;
     const letters = {};
-    classes.forEach((one, place) => {
+    classes.forEach((entry, place) => {
       const letter = fields[place].value.trim().toLowerCase();
-      if (letter) letters[one.name] = letter;
+      if (letter) letters[entry.name] = letter;
     });
-    await post("/api/letters", { ...this.desk.signature, letters }).catch((error) => toast(error.message));
+    await post("/api/letters", { ...this.page.signature, letters }).catch((error) => toast(error.message));
   }
 
   help() {
@@ -296,7 +296,7 @@ export class LabelView {
     const shown = byId("classes").children[place];
     shown?.classList.add("hit");
     setTimeout(() => shown?.classList.remove("hit"), 130);
-    this.answer("label", this.desk.state.classes[place].name);
+    this.answer("label", this.page.state.classes[place].name);
   }
 
   #type(text, isTyping = text !== "") {
@@ -308,7 +308,7 @@ export class LabelView {
   }
 
   #matches() {
-    const classes = this.desk.state?.classes ?? [];
+    const classes = this.page.state?.classes ?? [];
     const places = classes.map((_, place) => place);
     if (!this.typed) return places;
     const name = (place) => classes[place].name.toLowerCase();
@@ -325,13 +325,13 @@ export class LabelView {
   // ---------------------------------------------------------------------------- drawing
 
   drawClasses() {
-    const state = this.desk.state;
+    const state = this.page.state;
     if (!state) return;
     const box = byId("classes");
     const places = this.#matches();
-    const told = JSON.stringify([places, this.names, state.classes.map((one) => one.count)]);
-    if (told === this.drawn) return;
-    this.drawn = told;
+    const content = JSON.stringify([places, this.names, state.classes.map((entry) => entry.count)]);
+    if (content === this.drawn) return;
+    this.drawn = content;
     const shape = JSON.stringify([places, this.names]);
     if (shape !== this.shape) {
       this.shape = shape;
@@ -341,7 +341,7 @@ export class LabelView {
           const { digit, letter } = this.keys[place];
           return h(
             "button",
-            { type: "button", onclick: (event) => (event.currentTarget.blur(), this.label(place)), "aria-keyshortcuts": [digit.replace("⇧", "Shift+"), letter].filter((one) => one).join(" ") || undefined },
+            { type: "button", onclick: (event) => (event.currentTarget.blur(), this.label(place)), "aria-keyshortcuts": [digit.replace("⇧", "Shift+"), letter].filter((key) => key).join(" ") || undefined },
             h("kbd", { class: "key" }, digit || "…"),
             letter ? h("kbd", { class: "key" }, letter) : h("span"),
             h("span", { class: "name" }, state.classes[place].name),
@@ -357,11 +357,11 @@ export class LabelView {
 
   drawRound() {
     const item = this.current;
-    const round = this.desk.state?.round;
+    const round = this.page.state?.round;
     byId("round").textContent = item && item.of ? `Round ${item.round + 1} · ${item.number} of ${item.of}` : round ? `Round ${round.number + 1}` : "";
     byId("round-bar").max = item?.of || round?.size || 1; // the next round may be there already
     byId("round-bar").value = item?.of ? item.number - 1 : round ? round.size - round.open : 0;
-    const left = this.desk.state ? this.desk.state.budget - this.desk.state.spent : 0;
+    const left = this.page.state ? this.page.state.budget - this.page.state.spent : 0;
     if (this.times.length >= 3) {
       const pace = [...this.times].sort((a, b) => a - b)[Math.floor(this.times.length / 2)];
       const minutes = Math.ceil((pace * left) / 60);

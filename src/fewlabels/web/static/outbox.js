@@ -38,17 +38,17 @@ export class Outbox {
 
   /** Take over what other tabs have left unsent, closed or not: sent twice, it counts once. */
   #adopted() {
-    const found = [];
+    const actions = [];
     for (const key of Object.keys(localStorage)) {
       if (!key.startsWith(this.prefix)) continue;
       try {
-        found.push(...JSON.parse(localStorage.getItem(key)));
+        actions.push(...JSON.parse(localStorage.getItem(key)));
       } catch {
         continue; // not ours, or cut off
       }
       if (key !== this.key) localStorage.removeItem(key);
     }
-    return found;
+    return actions;
   }
 
   #keep() {

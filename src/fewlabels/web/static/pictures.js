@@ -33,15 +33,15 @@ export function thumbnail(item) {
 export class Ahead {
   constructor(side) {
     this.side = side;
-    this.made = new Map();
+    this.images = new Map();
   }
 
   of(item) {
-    let image = this.made.get(item.id);
+    let image = this.images.get(item.id);
     if (!image || image.dataset.failed) {
       image = picture(item, this.side);
       image.addEventListener("error", () => (image.dataset.failed = "yes"));
-      this.made.set(item.id, image);
+      this.images.set(item.id, image);
       image.decode().catch(() => {});
     }
     return image;
@@ -50,10 +50,10 @@ export class Ahead {
   prepare(items) {
     const next = items.slice(0, AHEAD);
     next.forEach((item) => this.of(item));
-    if (this.made.size > 4 * AHEAD) {
+    if (this.images.size > 4 * AHEAD) {
       const wanted = new Set(next.map((item) => item.id));
-      for (const id of [...this.made.keys()].slice(0, this.made.size - 3 * AHEAD)) {
-        if (!wanted.has(id)) this.made.delete(id);
+      for (const id of [...this.images.keys()].slice(0, this.images.size - 3 * AHEAD)) {
+        if (!wanted.has(id)) this.images.delete(id);
       }
     }
   }

@@ -17,30 +17,30 @@ function s(tag, props, ...children) {
 /** The accuracy of each model, with its interval, over the labels it learned from. */
 function curve(points) {
   const [width, height, left, bottom] = [520, 240, 44, 30];
-  const most = Math.max(...points.map((one) => one.labels), 1);
+  const most = Math.max(...points.map((point) => point.labels), 1);
   const x = (labels) => left + ((width - left - 14) * labels) / most;
   const y = (share) => 10 + (height - bottom - 10) * (1 - share);
   const parts = [0, 0.25, 0.5, 0.75, 1].flatMap((share) => [
     s("line", { x1: left, x2: width - 14, y1: y(share), y2: y(share), class: "rule" }),
     s("text", { x: left - 8, y: y(share) + 4, "text-anchor": "end" }, `${100 * share} %`),
   ]);
-  const up = points.map((one) => `${x(one.labels)},${y(one.high)}`);
-  const down = points.map((one) => `${x(one.labels)},${y(one.low)}`).reverse();
+  const up = points.map((point) => `${x(point.labels)},${y(point.high)}`);
+  const down = points.map((point) => `${x(point.labels)},${y(point.low)}`).reverse();
   parts.push(s("polygon", { points: [...up, ...down].join(" "), class: "band" }));
-  parts.push(s("polyline", { points: points.map((one) => `${x(one.labels)},${y(one.accuracy)}`).join(" "), class: "curve" }));
-  for (const one of points) {
-    parts.push(s("line", { x1: x(one.labels), x2: x(one.labels), y1: y(one.low), y2: y(one.high), class: "range" }));
-    parts.push(s("circle", { cx: x(one.labels), cy: y(one.accuracy), r: 4, class: "dot" }));
+  parts.push(s("polyline", { points: points.map((point) => `${x(point.labels)},${y(point.accuracy)}`).join(" "), class: "curve" }));
+  for (const point of points) {
+    parts.push(s("line", { x1: x(point.labels), x2: x(point.labels), y1: y(point.low), y2: y(point.high), class: "range" }));
+    parts.push(s("circle", { cx: x(point.labels), cy: y(point.accuracy), r: 4, class: "dot" }));
   }
   parts.push(s("text", { x: left, y: height - 8 }, "0"));
   parts.push(s("text", { x: width - 14, y: height - 8, "text-anchor": "end" }, `${most} labels to learn from`));
   const last = points.at(-1);
-  const told = `Accuracy of ${points.length} models; the last ${Math.round(100 * last.accuracy)} percent, between ${Math.round(100 * last.low)} and ${Math.round(100 * last.high)}`;
-  return s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": told, class: "chart" }, ...parts);
+  const text = `Accuracy of ${points.length} models; the last ${Math.round(100 * last.accuracy)} percent, between ${Math.round(100 * last.low)} and ${Math.round(100 * last.high)}`;
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text, class: "chart" }, ...parts);
 }
 
 function balance(classes, more) {
-  const most = Math.max(...classes.map((one) => one.labels), 1);
+  const most = Math.max(...classes.map((entry) => entry.labels), 1);
   return h(
     "table",
     { class: "balance" },
@@ -48,17 +48,17 @@ function balance(classes, more) {
     h(
       "tbody",
       {},
-      classes.map((one, place) => {
-        const bar = h("progress", { max: most, value: one.labels, "aria-label": `Labels of ${one.name}` });
-        return h("tr", {}, h("td", {}, one.name), h("td", {}, bar, " ", one.measuring ? `${one.labels}, of which ${one.measuring} only measure${one.measuring === 1 ? "s" : ""}` : String(one.labels)), h("td", {}, one.predicted === null ? "" : String(one.predicted)), h("td", {}, h("button", { type: "button", class: "link", "aria-label": `Find more of ${one.name}`, onclick: () => more(place) }, "find more")));
+      classes.map((entry, place) => {
+        const bar = h("progress", { max: most, value: entry.labels, "aria-label": `Labels of ${entry.name}` });
+        return h("tr", {}, h("td", {}, entry.name), h("td", {}, bar, " ", entry.measuring ? `${entry.labels}, of which ${entry.measuring} only measure${entry.measuring === 1 ? "s" : ""}` : String(entry.labels)), h("td", {}, entry.predicted === null ? "" : String(entry.predicted)), h("td", {}, h("button", { type: "button", class: "link", "aria-label": `Find more of ${entry.name}`, onclick: () => more(place) }, "find more")));
       }),
     ),
   );
 }
 
 export class StandingView {
-  constructor(desk) {
-    this.desk = desk;
+  constructor(page) {
+    this.page = page;
     this.box = byId("view-standing");
     this.kept = new Set(); // labels that were looked at again, and are right
   }
@@ -66,13 +66,13 @@ export class StandingView {
   async enter() {
     const turn = (this.turn = (this.turn ?? 0) + 1);
     try {
-      const found = await get("/api/standing");
-      if (turn === this.turn) this.draw(found);
+      const status = await get("/api/standing");
+      if (turn === this.turn) this.draw(status);
     } catch (error) {
       fill(this.box, h("p", { class: "quiet" }, error.message));
     }
     const people = await get("/api/people").catch(() => null);
-    if (people && turn === this.turn && this.people) drawPeople(this.people, people, this.desk);
+    if (people && turn === this.turn && this.people) drawPeople(this.people, people, this.page);
     const looks = await get("/api/second-looks").catch((error) => ({ slips: null, doubts: [], error: error.message }));
     if (turn !== this.turn) return;
     this.drawSlips(looks);
@@ -81,33 +81,33 @@ export class StandingView {
 
   hear(state) {
     const key = ["training", "round", "features", "final"].map((name) => state.jobs[name].status).join();
-    if (this.desk.view === "standing" && key !== this.key) this.enter();
+    if (this.page.view === "standing" && key !== this.key) this.enter();
     this.key = key;
   }
 
-  draw(found) {
+  draw(status) {
     this.people = h("div", { class: "card wide", hidden: true });
     this.doubts = h("div", { class: "card wide", hidden: true });
     this.slips = h("div", { class: "card wide" }, h("h2", {}, "Labels to look at again"), h("p", { class: "quiet" }, "Not computed yet. Looking through the labels …"));
-    const unused = found.num_unused ? `${found.num_unused} labels are not in the model yet.` : "The model has learned from all labels.";
+    const unused = status.num_unused ? `${status.num_unused} labels are not in the model yet.` : "The model has learned from all labels.";
     fill(
       this.box,
       h(
         "div",
         { class: "card wide lead" },
-        h("div", {}, h("h2", { class: "headline" }, found.headline), h("p", { class: "quiet wrap" }, found.explanation.join(" ")), found.gain ? h("p", { class: "gain" }, found.gain) : null),
+        h("div", {}, h("h2", { class: "headline" }, status.headline), h("p", { class: "quiet wrap" }, status.explanation.join(" ")), status.gain ? h("p", { class: "gain" }, status.gain) : null),
         h(
           "div",
           { class: "buttons" },
-          h("button", { type: "button", class: "button main", onclick: () => this.desk.wish("train") }, "Train now ", h("kbd", {}, "⇧T")),
-          h("button", { type: "button", class: "button", onclick: () => this.desk.wish("export") }, "Export ", h("kbd", {}, "⇧E")),
-          h("button", { type: "button", class: "button", title: "A network trained from scratch on the images; says first how long it takes", onclick: () => this.desk.wish("estimate") }, "Final training …"),
+          h("button", { type: "button", class: "button main", onclick: () => this.page.wish("train") }, "Train now ", h("kbd", {}, "⇧T")),
+          h("button", { type: "button", class: "button", onclick: () => this.page.wish("export") }, "Export ", h("kbd", {}, "⇧E")),
+          h("button", { type: "button", class: "button", title: "A network trained from scratch on the images; says first how long it takes", onclick: () => this.page.wish("estimate") }, "Final training …"),
           h("p", { class: "quiet wrap" }, unused),
         ),
       ),
-      h("div", { class: "card" }, h("h2", {}, "Learning curve"), found.curve.length ? curve(found.curve) : h("p", { class: "quiet wrap" }, "It begins with the first model that can be measured.")),
-      h("div", { class: "card" }, h("h2", {}, "Classes"), balance(found.classes, (place) => this.desk.views.wall.showMore(place))),
-      found.notes.length ? h("div", { class: "card wide" }, h("h2", {}, "To keep in mind"), h("ul", {}, found.notes.map((note) => h("li", {}, note)))) : null,
+      h("div", { class: "card" }, h("h2", {}, "Learning curve"), status.curve.length ? curve(status.curve) : h("p", { class: "quiet wrap" }, "It begins with the first model that can be measured.")),
+      h("div", { class: "card" }, h("h2", {}, "Classes"), balance(status.classes, (place) => this.page.views.wall.showMore(place))),
+      status.notes.length ? h("div", { class: "card wide" }, h("h2", {}, "To keep in mind"), h("ul", {}, status.notes.map((note) => h("li", {}, note)))) : null,
       this.people,
       this.slips,
       this.doubts,
@@ -119,9 +119,9 @@ export class StandingView {
     if (!this.doubts) return;
     this.doubts.hidden = !tiles.length;
     const shown = tiles.map((tile) => {
-      const told = `${tile.class} ${Math.round(100 * tile.sure)} %`;
-      const more = () => this.desk.views.wall.showLike(tile);
-      return h("button", { type: "button", class: "tile", title: "More like this, on the wall", onclick: more }, thumbnail(tile), h("span", { class: "sure" }, told));
+      const text = `${tile.class} ${Math.round(100 * tile.sure)} %`;
+      const more = () => this.page.views.wall.showLike(tile);
+      return h("button", { type: "button", class: "tile", title: "More like this, on the wall", onclick: more }, thumbnail(tile), h("span", { class: "sure" }, text));
     });
     fill(this.doubts, h("h2", {}, "Likely mistakes of the model"), h("p", { class: "quiet wrap" }, "It is least sure about these, of all that nobody has labeled. More labels like them help most; a click shows more on the wall."), h("div", { class: "grid" }, shown));
   }
@@ -144,7 +144,7 @@ export class StandingView {
         this.drawSlips(looks); // the next one of the list takes its place
       };
       const change = () => {
-        this.desk.outbox.add(this.desk.action("change", { item: tile.id, name: tile.other }), (answer) => answer && toast(`Changed to ${tile.other}.`, 3));
+        this.page.outbox.add(this.page.action("change", { item: tile.id, name: tile.other }), (answer) => answer && toast(`Changed to ${tile.other}.`, 3));
         keep();
       };
       row.append(

@@ -17,8 +17,8 @@ const ORDERS = {
 };
 
 export class WallView {
-  constructor(desk) {
-    this.desk = desk;
+  constructor(page) {
+    this.page = page;
     this.box = byId("view-wall");
     this.place = 0; // which class
     this.like = null; // or images like this one
@@ -37,7 +37,7 @@ export class WallView {
   }
 
   get name() {
-    return this.desk.state?.classes[this.place]?.name;
+    return this.page.state?.classes[this.place]?.name;
   }
 
   /** Whether tiles are chosen one by one, since most of them are not of the class. */
@@ -47,7 +47,7 @@ export class WallView {
 
   /** Tiles that get the class when the grid is confirmed. */
   get chosen() {
-    return this.tiles.filter((one) => !this.out.has(one.id) && !this.given.has(one.id));
+    return this.tiles.filter((tile) => !this.out.has(tile.id) && !this.given.has(tile.id));
   }
 
   /** The class that the tiles get unless they are knocked out. */
@@ -62,14 +62,14 @@ export class WallView {
   }
 
   hear() {
-    if (this.desk.view !== "wall") return;
+    if (this.page.view !== "wall") return;
     this.drawTabs();
     if (!this.tiles.length && !this.isLoading) this.load();
   }
 
   async load() {
-    if (!this.desk.state) return;
-    const { features } = this.desk.state.jobs;
+    if (!this.page.state) return;
+    const { features } = this.page.state.jobs;
     if (features.status !== "done") {
       const far = features.status === "running" ? progressOf(features, "This is being prepared") : features.error ?? "It was stopped";
       this.note.textContent = `The model can guess when the program has looked at all images. ${far}.`;
@@ -78,26 +78,26 @@ export class WallView {
     if (this.shown !== this.confirmed) this.note.textContent = `Working out what the model takes for ${this.confirmed} …`;
     const turn = (this.turn = (this.turn ?? 0) + 1);
     this.isLoading = true;
-    const wish = { ...this.desk.signature, count: COUNT, without: [...this.passed].slice(-5000) };
+    const wish = { ...this.page.signature, count: COUNT, without: [...this.passed].slice(-5000) };
     if (this.like) wish.like = this.like.id;
     else Object.assign(wish, { name: this.name, order: this.order });
-    let found = null;
+    let answer = null;
     try {
-      found = await post("/api/wall", wish, { seconds: 65 });
+      answer = await post("/api/wall", wish, { seconds: 65 });
     } catch (error) {
       this.note.textContent = error.message;
     }
     if (turn !== this.turn) return; // another class was asked for meanwhile
     this.isLoading = false;
-    this.tiles = found?.tiles ?? [];
-    this.numAll = found?.num_all ?? 0;
+    this.tiles = answer?.tiles ?? [];
+    this.numAll = answer?.num_all ?? 0;
     this.shown = this.confirmed;
-    this.by = found?.by ?? null;
-    this.out = new Set(this.isFinding ? this.tiles.map((one) => one.id) : []);
+    this.by = answer?.by ?? null;
+    this.out = new Set(this.isFinding ? this.tiles.map((tile) => tile.id) : []);
     this.given.clear();
     this.at = 0;
     this.draw();
-    if (found) this.#explain();
+    if (answer) this.#explain();
     this.grid.dataset.turn = turn;
   }
 
@@ -105,7 +105,7 @@ export class WallView {
     if (!this.by) this.note.textContent = "There is no guess yet: label some images of at least two classes first.";
     else if (!this.tiles.length) this.note.textContent = this.like ? "Nothing else is like it." : `Nothing that is not labeled is taken for ${this.name}.`;
     else {
-      const sureness = this.tiles.map((one) => Math.round(100 * one.sure));
+      const sureness = this.tiles.map((tile) => Math.round(100 * tile.sure));
       const [first, last] = [Math.min(...sureness), Math.max(...sureness)];
       const sure = this.like || this.isFinding ? "" : `The model is ${first === last ? first : `${first} to ${last}`} % sure. `;
       const task = this.isFinding ? `Choose what is ${this.name}, then confirm. The rest stays unlabeled.` : "Point at what is wrong and press the key of its class, or knock it out; then confirm the rest.";
@@ -136,7 +136,7 @@ export class WallView {
     if (isRange) {
       const isOut = this.out.has(this.tiles[this.at].id);
       const [from, end] = [Math.min(this.at, next), Math.max(this.at, next)];
-      for (let one = from; one <= end; one += 1) this.toggle(one, isOut);
+      for (let place = from; place <= end; place += 1) this.toggle(place, isOut);
     }
     this.point(next);
     this.grid.children[next].scrollIntoView({ block: "nearest" });
@@ -153,19 +153,19 @@ export class WallView {
 
   /** Send it until it is taken; null: it was refused. */
   send(given) {
-    return new Promise((go) => this.desk.outbox.add({ ...given, path: "/api/confirm" }, go));
+    return new Promise((go) => this.page.outbox.add({ ...given, path: "/api/confirm" }, go));
   }
 
   /** Give a class to some tiles at once; return whether they have it. */
   async give(tiles, name, isCorrection) {
     if (!tiles.length) return true;
-    const given = { ...this.desk.signature, uuid: crypto.randomUUID(), items: tiles.map((one) => one.id), name, is_correction: isCorrection };
+    const given = { ...this.page.signature, uuid: crypto.randomUUID(), items: tiles.map((tile) => tile.id), name, is_correction: isCorrection };
     const done = await this.send(given);
     if (!done) return false;
     if (done.items.length) this.history.push({ ...given, items: done.items });
-    const told = `${done.items.length} labeled as ${name}`;
-    speak(`${told}.`);
-    toast(`${told}. Backspace takes that back.`, 4);
+    const text = `${done.items.length} labeled as ${name}`;
+    speak(`${text}.`);
+    toast(`${text}. Backspace takes that back.`, 4);
     return true;
   }
 
@@ -185,12 +185,12 @@ export class WallView {
     const tile = this.tiles[this.at];
     if (!tile || this.isSending || this.given.has(tile.id)) return;
     const isOne = this.isFinding || !this.out.has(tile.id);
-    const tiles = isOne ? [tile] : this.tiles.filter((one) => this.out.has(one.id));
-    const name = this.desk.state.classes[place].name;
-    tiles.forEach((one) => this.given.set(one.id, name));
+    const tiles = isOne ? [tile] : this.tiles.filter((tile) => this.out.has(tile.id));
+    const name = this.page.state.classes[place].name;
+    tiles.forEach((tile) => this.given.set(tile.id, name));
     this.drawTiles();
     if (await this.give(tiles, name, true)) return;
-    tiles.forEach((one) => this.given.delete(one.id));
+    tiles.forEach((tile) => this.given.delete(tile.id));
     this.drawTiles();
   }
 
@@ -213,19 +213,19 @@ export class WallView {
   /** Come from elsewhere to see more like an image. */
   showLike(tile) {
     this.like = tile;
-    this.desk.go("wall");
+    this.page.go("wall");
   }
 
   /** Come from elsewhere to find more of a class. */
   showMore(place) {
     Object.assign(this, { place, like: null, order: "likely" });
-    this.desk.go("wall");
+    this.page.go("wall");
   }
 
   press(event) {
     const columns = Math.max(1, getComputedStyle(this.grid).gridTemplateColumns.split(" ").length);
     const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns };
-    const place = meant(event, this.desk.views.label.keys);
+    const place = meant(event, this.page.views.label.keys);
     let act = null;
     if (steps[event.key]) act = () => this.move(this.at + steps[event.key], event.shiftKey);
     else if (place >= 0) act = () => this.label(place);
@@ -234,8 +234,8 @@ export class WallView {
     else if (event.key === "Backspace") act = () => this.undo();
     else if (event.key === "m" || event.key === "M") act = () => this.more();
     else if (event.key === "Escape") act = () => this.choose(this.place);
-    else if (event.key === "PageDown") act = () => this.choose((this.place + 1) % this.desk.state.classes.length);
-    else if (event.key === "PageUp") act = () => this.choose((this.place + this.desk.state.classes.length - 1) % this.desk.state.classes.length);
+    else if (event.key === "PageDown") act = () => this.choose((this.place + 1) % this.page.state.classes.length);
+    else if (event.key === "PageUp") act = () => this.choose((this.place + this.page.state.classes.length - 1) % this.page.state.classes.length);
     if (!act) return;
     event.preventDefault();
     act();
@@ -244,21 +244,21 @@ export class WallView {
   // --------------------------------------------------------------------------- drawing
 
   drawTabs() {
-    const state = this.desk.state;
+    const state = this.page.state;
     if (!state) return;
     const counts = state.jobs.guesses?.result?.counts ?? [];
-    const keys = this.desk.views.label.keys;
-    const told = JSON.stringify([state.classes.map((one) => one.name), counts, this.place, !!this.like]);
-    if (told === this.told) return;
-    this.told = told;
+    const keys = this.page.views.label.keys;
+    const text = JSON.stringify([state.classes.map((entry) => entry.name), counts, this.place, !!this.like]);
+    if (text === this.drawn) return;
+    this.drawn = text;
     fill(
       this.tabs,
-      state.classes.map((one, place) =>
+      state.classes.map((entry, place) =>
         h(
           "button",
           { type: "button", "aria-pressed": String(place === this.place && !this.like), onclick: () => this.choose(place) },
           h("kbd", {}, keys[place]?.digit || "…"),
-          h("span", { class: "name" }, one.name),
+          h("span", { class: "name" }, entry.name),
           h("span", { class: "count", title: "Images that the model takes for it" }, counts[place] ?? ""),
         ),
       ),
