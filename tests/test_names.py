@@ -179,7 +179,7 @@ def test_fields_that_cannot_be_checked_are_taken_as_they_are(written):
 def test_the_default_strategy_is_the_same_everywhere():
     pytest.importorskip("skactiveml")
     from fewlabels import run
-    from fewlabels.cli.select import select
+    from fewlabels.cli.embeddings import select
     from fewlabels.experiments.settings import RunSettings
     from fewlabels.projects.settings import NewProject, ProjectSettings
     from fewlabels.strategies.skactiveml import FewlabelsQuery

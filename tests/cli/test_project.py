@@ -61,7 +61,7 @@ def test_a_round_from_the_shell(fewlabels, tmp_path, place):
     assert "still open" in fewlabels("ask", place)[1]
     code, out, err = fewlabels("ask", place, "--strategy", "margin")
     assert "still open, chosen by random" in out
-    assert "--strategy is for a new round, and this one is open; --anew" in err
+    assert "This round is still open; --anew chooses again." in err
     assert fill_in(tmp_path / "project/round-000.csv") == 7
     code, out, _ = fewlabels("tell", place, "project/round-000.csv")
     assert (code, out.splitlines()) == (
@@ -314,11 +314,10 @@ def test_a_contradiction_is_said_with_what_becomes_of_the_image(
         write(tmp_path / "a.csv", rows)
         return fewlabels("tell", place, "a.csv", "--annotator", who)[1].splitlines()[1]
 
-    said = "Another annotator disagrees about"
-    out = "left out of training and measuring until a majority agrees."
-    assert tell(1, "bob") == f"{said} 1 image. It is {out}"
-    assert tell(2, "eve") == f"{said} 2 images; the majority counts."
-    assert tell(3, "dan") == f"{said} 3 images. 1 of them is {out}"
+    out = "count once a majority agrees."
+    assert tell(1, "bob") == f"Others disagree about 1 image; 1 {out}"
+    assert tell(2, "eve") == f"Others disagree about 2 images; 0 {out}"
+    assert tell(3, "dan") == f"Others disagree about 3 images; 1 {out}"
 
 
 def test_train_says_what_to_keep_in_mind(fewlabels, tmp_path, place):

@@ -46,8 +46,8 @@ def test_a_folder_and_a_budget_make_a_project_beside_it(tmp_path, served, capsys
     module.start(folder, classes="even,odd,none", budget=15)  # the same command goes on
     told = capsys.readouterr().err
     assert "Going on with the project" in told
-    assert "To add none" in told
-    assert "Its budget is 12" in told
+    assert "It keeps its classes (even,odd; Shift+N on the page adds one)" in told
+    assert "and its budget (12, in" in told
     module.start(place)
     assert [one[0] for one in served] == [place] * 3
 

@@ -174,7 +174,7 @@ def test_names_that_hold_html_are_only_ever_text(tmp_path, chromium):
             {"slips": None, "doubts": [], "reason": "Label more."},
             "Not computed yet. Label more.",
         ),
-        (200, {"slips": [], "doubts": [], "at_once": 5, "reason": None}, "None."),
+        (200, {"slips": [], "doubts": [], "at_once": 5, "reason": None}, "None: no"),
     ],
 )
 def test_a_failed_request_is_no_empty_list_of_slips(
@@ -187,7 +187,7 @@ def test_a_failed_request_is_no_empty_list_of_slips(
     )
     person.press("Shift+S")
     person.waits_for(f"text={text}")
-    assert person.page.get_by_text("None.").count() == (text == "None.")
+    assert person.page.get_by_text("None: no").count() == (text == "None: no")
     assert person.errors == []
 
 

@@ -9,14 +9,14 @@ import typer
 from typer.core import TyperGroup
 
 _COMMANDS = {
-    "demo": ("demo:demo", "Compare strategies on digits and write a report."),
+    "demo": ("bench:demo", "Compare strategies on digits and write a report."),
     "run": ("run:run", "Simulate active learning on labeled images."),
-    "select": ("select:select", "Choose what to label next, from your embeddings."),
+    "select": ("embeddings:select", "Choose what to label next, from your embeddings."),
     "diagnose": (
         "run:diagnose",
         "Show how well conditioned the labels of a run are.",
     ),
-    "check": ("check:check", "Check that a strategy, trainer or kernel is sound."),
+    "check": ("run:check", "Check that a strategy, trainer or kernel is sound."),
     "start": ("start:start", "Label images in the browser: a folder and a budget in."),
     "init": ("project:init", "Start a project: images, classes, a label budget."),
     "ask": ("project:ask", "Choose the next images to label; writes a file."),
@@ -30,7 +30,7 @@ _COMMANDS = {
     "predict": ("project:predict", "Use an exported model on new images."),
     "classes": ("project:classes", "Add and rename the classes of a project."),
     "embed": (
-        "embed:embed",
+        "embeddings:embed",
         "Turn images, however many, into shards of embeddings.",
     ),
     "encoders": ("features:encoders", "List what can make features on this machine."),

@@ -1,4 +1,4 @@
-"""``fewlabels bench``: the paper's experiments and others."""
+"""``fewlabels bench, demo``: the paper's experiments and others, and a small one."""
 
 import os
 import secrets
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 from typer import Argument, Exit
@@ -14,7 +14,7 @@ from typer import Argument, Exit
 from fewlabels import jobs
 from fewlabels.cli import options
 from fewlabels.cli.options import AllowCode, Download, Encoder, Json, Quiet
-from fewlabels.cli.terminal import Terminal, print_json
+from fewlabels.cli.terminal import Terminal, print_json, table
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.experiments import bench
 from fewlabels.experiments.settings import Choice
@@ -22,9 +22,11 @@ from fewlabels.experiments.settings import Choice
 if TYPE_CHECKING:
     from fewlabels.experiments.bench import BenchFolder, Experiment, ExperimentCost
     from fewlabels.jobs import Executor
+    from fewlabels.report.bench_sections import ConditionContext
 
 _MOST_DRAWN = 1000  # short enough to be typed again
 _MOST_SEEDS = 10_000
+_SHOWN = (10, 20, 30, 50, 100)  # numbers of labels that a terminal has room for
 _POWERS = {2**power: f"2^{power}" for power in range(16, 31)}
 
 app = options.group("Compare query strategies: the paper's experiments and others.")
@@ -118,12 +120,6 @@ def run(
         length = _steps(lengths.pop()) if len(lengths) == 1 else "different lengths"
         other = f", and {total - own} for other readings" if total > own else ""
         terminal.result(f"Total: {own} trainings of {length}{other}")
-    disk, free = sum(cost.disk for cost in costs), bench.free_space(out)
-    if disk > free:
-        terminal.say(
-            f"Note: only {_size(free)} of disk space is free; {_size(disk)} is needed. "
-            "Runs stop when the disk is full; resume them when there is space."
-        )
     if dry_run:
         if as_json:
             print_json([asdict(cost) | {"hours": cost.hours} for cost in costs])
@@ -155,15 +151,12 @@ def report(path: Folder, recipe: str | None = None, *, quiet: Quiet = False) -> 
     from fewlabels.report import write_bench_report
 
     folder = bench.BenchFolder(path)
-    known = names = list(folder.experiments())
-    if recipe:  # dashes stand for underscores too
-        spellings = (recipe, recipe.replace("-", "_"))
-        names = [name for name in spellings if name in known][:1]
-        if not names:
-            raise UnknownNameError("experiment in this folder", recipe, known)
-    if not names:
+    known = list(folder.experiments())
+    if recipe and recipe not in known:
+        raise UnknownNameError("experiment in this folder", recipe, known)
+    if not known:
         raise UsageError(f"No experiment was run in '{path}' yet: no report to write.")
-    for name in names:
+    for name in [recipe] if recipe else known:
         page = write_bench_report(folder, name)
         Terminal(quiet).result(f"Report: {page.resolve()}")
 
@@ -281,7 +274,7 @@ def _cost(
         f"  finished: {cost.num_finished} of {cost.num_cells} runs; trainings left: "
         f"{cost.num_trainings_left}, {duration(3600 * cost.hours)} with "
         f"{cost.num_workers} at a time ({duration(cost.seconds_per_training)} each, "
-        f"{cost.source}) and {_size(cost.disk)} of disk"
+        f"{cost.source}) and {cost.disk / 1e9:.2g} GB of disk"
     )
     for sentence in bench.outdated(experiment, folder):
         terminal.say(f"Note: {sentence}")
@@ -296,16 +289,15 @@ def do_runs(
     *,
     tensorboard: bool = False,
     uri: str | None = None,
-    lines: int | None = None,
+    every: int = 1,
 ) -> int:
-    """Do the runs, say how each ended (or ``lines`` of them), return the failed."""
+    """Do the runs, say how one in ``every`` ended, return how many failed."""
     before = folder.asked(experiment.name)
     asked = folder.ask_for(experiment)
     if before is not None and not asked.continues(before):
         terminal.say(
-            f"Note: '{asked.name}' had different conditions, or a different trainer of "
-            "the same name, when it was last run. The report covers the current ones; "
-            "earlier runs are kept. Choose another name to see both."
+            f"Note: '{asked.name}' had different conditions, or a different trainer, "
+            "before. The report covers the current ones; earlier runs are kept."
         )
     log = None if uri is None else bench.Mlflow(uri, experiment.name)
     cells = bench.plan(experiment).all
@@ -314,17 +306,14 @@ def do_runs(
     with terminal.busy():
         for ended in bench.run(experiment, folder, engine, tensorboard=tensorboard):
             done += 1
-            said = f"failed: {ended.error}"
             if ended.error is not None:
                 failed.append(ended.cell)
+                outcome = f"failed: {ended.error}"
             else:
                 right = folder.run_folder(ended.cell).lines()[-1].accuracy
-                said = "not measured" if right is None else f"{100 * right:.1f} %"
-            is_due = (
-                lines is None or done * lines // total > (done - 1) * lines // total
-            )
-            if is_due or ended.error is not None:
-                terminal.say(f"[{done}/{total}] {ended.cell.label}: {said}")
+                outcome = "not measured" if right is None else f"{100 * right:.1f} %"
+            if done % every == 0 or ended.error is not None:
+                terminal.say(f"[{done}/{total}] {ended.cell.label}: {outcome}")
     if log is not None:
         for cell in cells:
             if folder.is_finished(cell):
@@ -338,5 +327,83 @@ def _steps(number: int | None) -> str:
     return f"{_POWERS.get(number, f'{number:,}')} steps"
 
 
-def _size(disk: float) -> str:
-    return f"{disk / 1e6:.0f} MB" if disk < 1e9 else f"{disk / 1e9:.1f} GB"
+def demo(
+    *,
+    fast: bool = False,
+    out: Path | None = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Compare four ways to choose digits to label, and write a report.
+
+    From 10 to 100 labels with a learner that takes milliseconds, and from 10 to 20 with
+    FixMatch and DARP, as in the paper; with the same seeds for all.
+
+    Options:
+        fast: Train only briefly, to see that it works.
+        out: Folder for runs and report. [default: fewlabels-demo]
+    """
+    from fewlabels.experiments.bench.recipes import demo as demo_experiment
+    from fewlabels.report import write_bench_report
+    from fewlabels.report.bench import finding
+    from fewlabels.report.bench_sections import context_of
+
+    experiment = bench.checked(demo_experiment(is_fast=fast))
+    terminal = Terminal(quiet or as_json)
+    folder = bench.BenchFolder(out or Path(f"fewlabels-demo{'-fast' * fast}"))
+    folder.open()
+    failed = do_runs(experiment, folder, jobs.LocalExecutor(), terminal, every=16)
+    page = write_bench_report(folder, experiment.name).resolve()
+    context = context_of(bench.read_results(folder, experiment))
+    shown = {each.results.condition.name: each for each in context.conditions}
+    results = {name: _results(each) for name, each in shown.items()}
+    if as_json:
+        print_json({"results": results, "report": page})
+    for name, each in shown.items():
+        terminal.result(_demo_table(name, each.seeds_text, results[name]))
+    terminal.result(finding(context))
+    terminal.result(f"Report: {page}")
+    terminal.result("Next, with a folder of your own images:")
+    terminal.result("  fewlabels start FOLDER --classes cat,dog")
+    if failed:
+        raise Exit(1)
+
+
+def _results(condition: "ConditionContext") -> list[dict[str, Any]]:
+    """Return mean accuracies, what labels were worth, and the lead at the end."""
+    from fewlabels.experiments.evaluation import paired_tests
+    from fewlabels.report.bench_sections import savings_of
+
+    ends = {name: array[:, -1] for name, array in condition.accuracies.items()}
+    tests = paired_tests(ends, against="random") if condition.can_be_tested else ()
+    leads = {test.name: [test.difference, test.low, test.high] for test in tests}
+    return [
+        {
+            "strategy": name.partition(" (")[0],  # without its options
+            "labels": condition.num_labels,
+            "accuracy": array.mean(axis=0).tolist() if condition.seeds else [],
+            "lead": leads.get(name),
+            "worth": {
+                saving.num_labels: [saving.amount, saving.interval]
+                for saving in savings_of(condition, name)
+            },
+        }
+        for name, array in condition.accuracies.items()
+    ]
+
+
+def _demo_table(name: str, seeds: str, rows: list[dict[str, Any]]) -> Table:
+    """Return accuracies for the terminal: a row per strategy, a column per number."""
+    labels = rows[0]["labels"]
+    shown = [place for place, number in enumerate(labels) if number in _SHOWN]
+    columns = [*(str(labels[place]) for place in shown), "lead (95 % interval)"]
+    title = f"{name}, {seeds}: accuracy (%) by labels; lead over random at the end"
+    drawn = table("labels", *columns, right=columns, title=title, title_justify="left")
+    for row in rows:
+        means = [f"{100 * row['accuracy'][place]:.1f}" for place in shown]
+        lead = ""
+        if row["lead"] is not None:
+            difference, low, high = (100 * number for number in row["lead"])
+            lead = f"{difference:+.1f} ({low:+.1f} to {high:+.1f})"
+        drawn.add_row(row["strategy"], *means, lead)
+    return drawn

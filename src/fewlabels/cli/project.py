@@ -119,11 +119,7 @@ def ask(
             f"{audit}, {what} {by}."
         )
         if not asked.is_new and (strategy or size):
-            given = "--strategy" if strategy else "--size"
-            terminal.say(
-                f"{given} is for a new round, and this one is open; --anew leaves it "
-                "and chooses again."
-            )
+            terminal.say("This round is still open; --anew chooses again.")
         if sheet is not None:
             terminal.result(f"Look at them in {sheet}, a page for the browser.")
         following = command_line("tell", place, path)
@@ -163,17 +159,10 @@ def tell(
             "left blank": result.num_blank,
         }
         terminal.result(_listed(count(result.num_new, "new label"), others))
-        num, num_out = result.num_contradicting, result.num_disputed
-        if num:
-            which = "They" if num_out == num else f"{num_out} of them"
-            verb = "is" if num_out == 1 else "are"
-            effect = (
-                f". {'It' if num == 1 else which} {verb} left out of training and "
-                "measuring until a majority agrees."
-            )
+        if result.num_contradicting:
             terminal.result(
-                f"Another annotator disagrees about {count(num, 'image')}"
-                f"{effect if num_out else '; the majority counts.'}"
+                f"Others disagree about {count(result.num_contradicting, 'image')}; "
+                f"{result.num_disputed} count once a majority agrees."
             )
         for fault in result.faults:
             terminal.say(f"Left out: {fault}")

@@ -1,19 +1,27 @@
-"""``fewlabels run, diagnose``: one run in a folder, and what its rounds were like."""
+"""``fewlabels run, diagnose, check``: one run, its rounds, and a part of your own."""
 
-import math
-from collections.abc import Sequence
+import sys
+from contextlib import redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
+
+from rich.text import Text
+from typer import Exit
 
 from fewlabels.cli import options
 from fewlabels.cli.terminal import Terminal, print_json, print_line, table
 from fewlabels.errors import ForeignFolderError
 from fewlabels.experiments.settings import RunSettings
 
-if TYPE_CHECKING:
-    from fewlabels.experiments.diagnosis import Conditioning
-
-_STAND_IN = "*"
+_WIDEST = 110
+_MARKS = {
+    "passed": Text("✓", "green"),
+    "failed": Text("✗", "bold red"),
+    "refused": Text("✓", "green"),
+    "not promised": Text("–", "dim"),
+    "not run": Text("–", "dim"),
+}
 
 
 @options.taking(
@@ -110,11 +118,9 @@ def diagnose(
 
     folder = RunFolder(path)
     if not folder.settings_file.is_file():
-        inside = sorted(f"'{file.parent}'" for file in path.glob("*/run.json"))
-        remedy = "Give a run folder, such as one made by 'fewlabels run'."
-        if inside:
-            remedy = f"It contains runs: give one of {', '.join(inside)}."
-        raise ForeignFolderError(f"'{path}' is no run folder: no run.json. {remedy}")
+        raise ForeignFolderError(
+            f"'{path}' has no run.json; give a folder that 'fewlabels run' made."
+        )
     settings = folder.settings()
     torch.set_num_threads(settings.threads)
     terminal = Terminal(quiet or as_json)
@@ -128,57 +134,90 @@ def diagnose(
     if not rows:
         terminal.say(f"'{path}' contains no finished round yet.")
         return
-    names = [*("labels", "λmin", "λmin\nwith\nquery", "ceiling", "rank")]
-    names += ["pool\nrank", "condition", "step\nlimit"]
+    names = ["labels", "λmin", "λmin\nwith\nquery", "ceiling", "rank", "pool\nrank"]
+    names += ["condition", "step\nlimit"]
     title = f"{settings.strategy.name} on {settings.data.name}"
     drawn = table(
-        *(*names, "kernel"),
-        right=(*names, "kernel"),
+        *names,
+        right=names,
         title=f"Conditioning of the labeled items: {title}",
         collapse_padding=True,
     )
-    drawn.columns[-1].justify = "left"
+    drawn.add_column("kernel", no_wrap=True)
     for row in rows:
         own = row.spectrum
-        smallest, rank, condition = (
-            (own.smallest, own.rank, own.condition) if own else (None, None, None)
-        )
-        numbers = [smallest, row.value, row.ceiling, rank, row.feature_rank]
-        numbers += [condition, row.step_limit]
-        kernel = row.missing or row.kernel + (_STAND_IN if row.is_stand_in else "")
-        drawn.add_row(str(row.num_labeled), *map(_number, numbers), kernel)
+        numbers = [own and own.smallest, row.value, row.ceiling, own and own.rank]
+        numbers += [row.feature_rank, own and own.condition, row.step_limit]
+        shown = ["–" if number is None else f"{number:.3g}" for number in numbers]
+        kernel = row.missing or row.kernel + "*" * row.is_stand_in
+        drawn.add_row(str(row.num_labeled), *shown, kernel)
     drawn.width = terminal.out.measure(
         drawn, options=terminal.out.options.update(width=200)
     ).maximum
     terminal.result(drawn)
-    for remark in remarks(rows):
-        terminal.result(remark)
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return "∞" if math.isinf(value) else f"{value:.3g}"
-
-
-def remarks(rows: Sequence["Conditioning"]) -> list[str]:
-    """Say what the marks in the table of a diagnosis mean, where there are some."""
     stand_ins = [row for row in rows if row.is_stand_in and row.missing is None]
-    others = {row.query_kernel: row.kernel for row in stand_ins if row.query_kernel}
-    said = [
-        f"{_STAND_IN} The run used {'its own' if ':' in used else 'the'} kernel "
-        f"'{used}', which is not computed here: the values shown are those of the "
-        f"{shown} kernel instead."
-        for used, shown in others.items()
-    ]
-    if stand_ins and not others:
-        said.append(
-            f"{_STAND_IN} The round asked for nothing, or did not use a kernel: shown "
-            "is the run's earlier kernel, or else the last layer's."
+    if stand_ins:
+        used = {row.query_kernel or "none" for row in stand_ins}
+        terminal.result(
+            f"* A kernel stands in; the round's own ({', '.join(sorted(used))}) is "
+            "not computed here."
         )
-    if any(row.spectrum and row.spectrum.rank < row.num_labeled for row in rows):
-        said.append(
-            "A rank below the number of labels means a singular matrix: its smallest "
-            "eigenvalue is zero up to rounding, and no query can raise it."
+
+
+def check(
+    thing: str,
+    *,
+    kind: str | None = None,
+    option: options.StrategyOptions = None,
+    data: str | None = None,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
+) -> None:
+    """Test a strategy, trainer, classifier or kernel against what its kind promises.
+
+    The exit code is 0 if nothing failed, 1 if something did.
+
+    Options:
+        thing: module:Class or module:function, or a built-in name.
+        kind: strategy, trainer, classifier or kernel, if ambiguous.
+        data: What a trainer or a classifier is tried on: a name, folder or file; digits
+            by default.
+    """
+    from fewlabels.data import load
+    from fewlabels.experiments.conformance import check as findings_of
+
+    terminal = Terminal(quiet or as_json)
+    drawn = table(
+        *("", "promise", "seen"),
+        title=Text(f"What {thing} promises"),
+        collapse_padding=True,
+        width=min(terminal.out.width, _WIDEST),
+    )
+    drawn.columns[1].no_wrap, drawn.columns[2].ratio = True, 1
+    failed = []
+    with terminal.busy():
+        findings = findings_of(
+            thing,
+            options.read_options(option),
+            kind=cast("Any", kind),  # another word is refused there
+            pool=None if data is None else load(data),
         )
-    return said
+        while True:
+            with redirect_stdout(sys.stderr):  # what the thing prints is no result
+                finding = next(findings, None)
+            if finding is None:
+                break
+            if as_json:
+                print_json(asdict(finding))
+            is_plain = finding.outcome in {"passed", "failed"}
+            seen = (
+                finding.detail if is_plain else f"{finding.outcome}: {finding.detail}"
+            )
+            drawn.add_row(_MARKS[finding.outcome], Text(finding.name), Text(seen))
+            if finding.outcome == "failed":
+                failed.append(finding.name)
+    terminal.result(drawn)
+    if failed:
+        terminal.result(f"{thing} breaks {len(failed)}: {', '.join(failed)}.")
+        raise Exit(1)
+    terminal.result(f"{thing} keeps every promise that was checked.")

@@ -1,7 +1,6 @@
 """``fewlabels start``: a folder and a budget in, a page in the browser."""
 
 import os
-import shlex
 import sys
 import webbrowser
 from collections.abc import Callable
@@ -143,19 +142,13 @@ def _describe_existing(
 ) -> None:
     """Say what an existing project is, where the command asked for something else."""
     with Project.open(place) as project:
-        names = [known.name for known in project.store.classes()]
+        names = ",".join(known.name for known in project.store.classes())
         own = project.settings.budget
     terminal.say(f"Going on with the project in {place}.")
-    wanted = [name.strip() for name in classes.split(",")] if classes else []
-    if set(wanted) - set(names):
-        missing = ", ".join(name for name in wanted if name not in names)
+    if classes not in {None, names} or budget not in {None, own}:
         terminal.say(
-            f"Its classes are {', '.join(names)}. To add {missing}: Shift+N on the "
-            f"page, or fewlabels classes add {shlex.quote(str(place))} NAME."
-        )
-    if budget not in {None, own}:
-        terminal.say(
-            f"Its budget is {own}; change 'budget' in {place / FILE} to have another."
+            f"It keeps its classes ({names}; Shift+N on the page adds one) and its "
+            f"budget ({own}, in {place / FILE})."
         )
 
 

@@ -27,17 +27,6 @@ from fewlabels.progress import redirect_warnings, reporting
 
 _INDENT = 13
 _PACE_SECONDS = 300.0  # the last minutes say how long the rest will take
-_FIGURES = {
-    "loss": "loss {:.3f}",
-    "accuracy": "accuracy {:.1%}",
-    "kept": "kept {:.1%}",
-    "kept-refined": "refined {:.1%}",
-    "images-per-second": "{:,.0f} images/s",
-    "learning-rate": "learning rate {:.3g}",
-    "supervised": "supervised {:.3f}",
-    "consistency": "consistency {:.3f}",
-}
-"""How figures of a training are shown, the most important first."""
 
 
 class _Screen(Console):
@@ -113,15 +102,10 @@ class _View(Progress):
         """Return what to draw now."""
         yield self.make_tasks_table(self.tasks)
         for task in self.tasks:
-            figures = task.fields["figures"]
-            shown = [name for name in _FIGURES if name in figures]
-            shown += [name for name in figures if name not in _FIGURES]
-            words = [
-                _FIGURES.get(name, f"{name} {{:.3g}}").format(figures[name])
-                for name in shown
-            ]
+            figures = task.fields["figures"].items()
+            words = "  ".join(f"{name} {value:.4g}" for name, value in figures)
             if words:
-                line = Text("  ".join(words), "dim", no_wrap=True, overflow="ellipsis")
+                line = Text(words, "dim", no_wrap=True, overflow="ellipsis")
                 yield Padding(line, (0, 0, 0, _INDENT))
 
 

@@ -8,7 +8,6 @@ import torch
 from tests.experiments.runs.toy import digits, settings, whole_run
 
 from fewlabels import training
-from fewlabels.cli.run import remarks
 from fewlabels.errors import DamagedWarning
 from fewlabels.experiments.diagnosis import NO_LABELS, NO_NETWORK, diagnose
 from fewlabels.experiments.runs import RunFolder, replayed
@@ -130,10 +129,6 @@ def test_an_own_kernel_is_named_where_the_last_layers_stands_in(
     assert [row.query_kernel for row in rows] == ["mykern:K", "mykern:K", None]
     assert {(row.kernel, row.is_stand_in) for row in rows} == {("last-layer", True)}
     assert rows[0].to_json()["query_kernel"] == "mykern:K"
-    remark, *_ = remarks(rows)
-    assert "The run used its own kernel 'mykern:K'" in remark
-    assert "those of the last-layer kernel instead" in remark
-    assert not any("did not use a kernel" in said for said in remarks(rows))
 
 
 @pytest.mark.usefixtures("untrained")

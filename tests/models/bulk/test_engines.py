@@ -12,7 +12,7 @@ import pytest
 from tests.models.bulk.here import Here, pictures, rows, work
 
 from fewlabels import errors
-from fewlabels.cli.embed import _local
+from fewlabels.cli import embeddings
 from fewlabels.jobs import LocalExecutor, RayExecutor
 
 
@@ -46,9 +46,14 @@ def test_a_fault_of_a_worker_is_told_as_it_is(images, tmp_path, forked_workers):
         made.run(LocalExecutor(1))
 
 
-def test_workers_share_no_gpu(monkeypatch):
+def test_workers_share_no_gpu(tmp_path, monkeypatch):
+    asked = []
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert [_local(None).num_workers, _local(3).num_workers] == [1, 3]
+    monkeypatch.setattr(embeddings, "LocalExecutor", asked.append)
+    for number in (None, 3):
+        with pytest.raises(errors.DataError, match="There is nothing to embed"):
+            embeddings.embed(tmp_path / "none", tmp_path / "out", workers=number)
+    assert asked == [1, 3]
 
 
 SLOW = """

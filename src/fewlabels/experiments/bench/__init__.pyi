@@ -20,7 +20,6 @@ from .runner import (
     ExperimentCost as ExperimentCost,
     Verification as Verification,
     estimate as estimate,
-    free_space as free_space,
     measure as measure,
     num_trainings as num_trainings,
     run as run,

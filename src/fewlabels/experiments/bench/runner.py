@@ -4,7 +4,6 @@ Every engine calls :func:`work`, so that where a run is done changes nothing in 
 """
 
 import reprlib
-import shutil
 import tempfile
 import time
 import traceback
@@ -380,12 +379,6 @@ def num_trainings(
         planned = plan(experiment.copy_with(conditions=tuple(kept)))
         numbers |= {cell.address: cell.num_trainings for cell in planned.all}
     return sum(numbers.values())
-
-
-def free_space(path: Path) -> float:
-    """Return the free bytes of the disk on which a folder is, or will be."""
-    folders = (path.resolve(), *path.resolve().parents)
-    return float(shutil.disk_usage(next(f for f in folders if f.exists())).free)
 
 
 def measure(experiment: Experiment, num_steps: int) -> float:
