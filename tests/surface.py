@@ -100,7 +100,7 @@ def _models() -> dict[str, Any]:
         "bench: failures/*.json": bench.Failure,
     }
     found: dict[str, Any] = {n: sorted(m.model_fields) for n, m in files.items()}
-    return found | {"bench: version": bench.SCHEMA}
+    return found | {"bench: version": bench._DESCRIPTION["schema_version"]}
 
 
 def _run_files() -> dict[str, Any]:
