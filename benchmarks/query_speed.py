@@ -33,8 +33,8 @@ import torch
 from torch import Tensor
 
 from fewlabels import gram, rng, search, strategies, training
+from fewlabels.gram.diffusion import joint_rows
 from fewlabels.gram.graph import remembered_graph
-from fewlabels.gram.joint import joint_rows
 from fewlabels.pool import UNKNOWN, ArrayImages, MappedRows, Pool, Query
 from fewlabels.protocols import Classifier, Outputs
 from fewlabels.training import graph as graphs

@@ -1,6 +1,5 @@
 """Which items are near each other, against all pairs looked at one by one."""
 
-import re
 from unittest.mock import Mock
 
 import numpy as np
@@ -152,13 +151,8 @@ def test_a_solution_that_is_not_exact_is_told_once(monkeypatch):
     graph.influence(5, 0.99)  # a second warning would be an error
     source = np.eye(60)[4]
     left = source - found + 0.99 * graph.normalized @ found
-    assert re.fullmatch(
-        r"How labels spread over the graph of 60 different items was not found "
-        rf"exactly: after 3 steps {np.linalg.norm(left):.1e} of the equation was still "
-        r"open, not 1e-10\. Items far from every label .* Join each item to "
-        r"more neighbors, or lower the damping if there is one\.",
-        str(told[0].message),
-    )
+    known = f"graph of 60 items is known to {np.linalg.norm(left):.1e}, not 1e-10"
+    assert known in str(told[0].message)
 
 
 def test_a_potential_is_that_of_a_direct_solution():

@@ -5,9 +5,8 @@ from tests.strategies import contract
 
 from fewlabels import rng, training
 from fewlabels.errors import UnknownNameError
-from fewlabels.gram.diffusion import Diffusion, diffusion_rows
+from fewlabels.gram.diffusion import Diffusion, diffusion_rows, joint_rows
 from fewlabels.gram.graph import NeighborGraph
-from fewlabels.gram.joint import joint_rows
 from fewlabels.gram.nodes import Nodes
 from fewlabels.pool import ArrayImages, Pool
 from fewlabels.strategies import (

@@ -9,8 +9,8 @@ from tests.training.test_trainers import fit
 
 from fewlabels import training
 from fewlabels.errors import UsageError
+from fewlabels.gram.diffusion import NUM_COMPONENTS, joint_rows
 from fewlabels.gram.graph import NeighborGraph
-from fewlabels.gram.joint import NUM_COMPONENTS, joint_rows
 from fewlabels.gram.nodes import Nodes
 from fewlabels.models import BlendNetwork
 from fewlabels.pool import ArrayImages

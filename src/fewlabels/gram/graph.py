@@ -180,15 +180,12 @@ class NeighborGraph:
         if rounds and ("warned", damping) not in self._memory:
             self._memory["warned", damping] = True
             left = np.linalg.norm(source - system @ solution) / np.linalg.norm(source)
-            warnings.warn(
-                f"How labels spread over the graph of {len(self):,} different items "
-                f"was not found exactly: after {rounds:,} steps {left:.1e} of the "
-                f"equation was still open, not {_TOLERANCE:.0e}. Items far from every "
-                "label may be misjudged. Join each item to more neighbors, or lower "
-                "the damping if there is one.",
-                ConvergenceWarning,
-                stacklevel=2,
+            message = (
+                f"After {rounds:,} steps, how labels spread over a graph of "
+                f"{len(self):,} items is known to {left:.1e}, not {_TOLERANCE:.0e}. "
+                "Join each item to more neighbors, or lower the damping."
             )
+            warnings.warn(message, ConvergenceWarning, stacklevel=2)
         return np.asarray(solution)
 
 

@@ -34,6 +34,7 @@ _SHARED_ROWS = 2**15  # that another process is asked about at a time
 _NOTHING = 1e-13  # of both squared lengths: what rounding leaves of a distance
 _INFEASIBLE = 2  # scipy's status for a program that is proven to have no solution
 _SLACK = 1 - 1e-9  # for half of a rounded radius
+_NODE_LIMIT = 200  # branches after which the solver gives up on a radius
 
 
 def farthest_first(
@@ -253,7 +254,6 @@ def smallest_radius(
     size: int,
     num_outliers: int,
     generator: Generator,
-    node_limit: int = 200,
 ) -> Centers:
     """Choose the ``size`` candidates that cover all but a few within the least radius.
 
@@ -273,7 +273,6 @@ def smallest_radius(
         size: How many to choose.
         num_outliers: How many candidates may stay uncovered.
         generator: Decides ties of farthest-first.
-        node_limit: After how many branches the solver gives up on a radius.
 
     Returns:
         The centers.
@@ -298,7 +297,7 @@ def smallest_radius(
     with track("Halving", len(radii).bit_length()) as advance:
         while low < high:
             middle = (low + high) // 2
-            better, is_sure = problem.centers(radii[middle], size, node_limit)
+            better, is_sure = problem.centers(radii[middle], size)
             is_proven &= is_sure
             if better is None:
                 low = middle + 1
@@ -331,7 +330,7 @@ class _CenterProblem:
         return values[(values >= low) & (values <= high)]
 
     def centers(
-        self, radius: float, size: int, node_limit: int
+        self, radius: float, size: int
     ) -> tuple[NDArray[np.int64] | None, bool]:
         """Return places that cover within a radius, if any, and whether it is sure."""
         from scipy import sparse
@@ -352,7 +351,7 @@ class _CenterProblem:
             integrality=np.r_[np.ones(n), np.zeros(u)],
             bounds=Bounds(0, 1),
             constraints=rows if u else rows[1:2],
-            options={"node_limit": node_limit},
+            options={"node_limit": _NODE_LIMIT},
         )
         if solved.x is None:
             return None, solved.status == _INFEASIBLE

@@ -89,9 +89,7 @@ class SecularSystem:
     @property
     def limit(self) -> float:
         """Smallest eigenvalue of the set alone, which no larger set exceeds."""
-        if len(self.eigenvalues):
-            return float(self.eigenvalues[0])
-        return float("inf")
+        return float(self.eigenvalues[0]) if len(self.eigenvalues) else float("inf")
 
     @property
     def rounding(self) -> float:
@@ -110,18 +108,21 @@ class SecularSystem:
         squares = self._weighted_squares(self._inverse_eigenvalues())
         return (self.diagonal - squares).clamp_min(0)
 
-    def shifted_schur(
-        self, gram_MQQ: Tensor, positions_MQ: Tensor, threshold: float
+    def schur(
+        self, gram_MQQ: Tensor, positions_MQ: Tensor, threshold: float | None = None
     ) -> Tensor:
-        """Return the matrices whose definiteness decides whether λmin > threshold."""
-        weights = 1 / (self.eigenvalues - threshold)
-        schur = self._reduced(gram_MQQ, positions_MQ, weights)
-        schur.diagonal(dim1=-2, dim2=-1).sub_(threshold)
-        return schur
+        """Return K_SS − K_SA K_AA⁺ K_AS for each set, shape (M, Q, Q).
 
-    def schur(self, gram_MQQ: Tensor, positions_MQ: Tensor) -> Tensor:
-        """Return K_SS − K_SA K_AA⁺ K_AS for each set, shape (M, Q, Q)."""
-        return self._reduced(gram_MQQ, positions_MQ, self._inverse_eigenvalues())
+        With a threshold, K less its multiple of the identity takes the place of K: the
+        result is positive definite exactly where λmin exceeds the threshold.
+        """
+        own_MQA, weights_A = self.projections[positions_MQ], self._inverse_eigenvalues()
+        if threshold is not None:
+            weights_A = 1 / (self.eigenvalues - threshold)
+        schur = gram_MQQ - (own_MQA * weights_A) @ own_MQA.mT
+        if threshold is not None:
+            schur.diagonal(dim1=-2, dim2=-1).sub_(threshold)
+        return schur
 
     def restricted(self, keep_N: Tensor) -> "SecularSystem":
         """Return the system of the same set with fewer items to add."""
@@ -138,25 +139,17 @@ class SecularSystem:
         In the old eigenbasis the new Gram matrix is an arrow: diagonal, with one row
         and column. Its eigenvectors rotate the projections.
         """
-        added = self.items[position : position + 1]
-        arrow = torch.diag(
-            torch.cat([self.eigenvalues, self.diagonal[position : position + 1]])
-        )
+        own = slice(position, position + 1)
+        arrow = torch.diag(torch.cat([self.eigenvalues, self.diagonal[own]]))
         arrow[-1, :-1] = arrow[:-1, -1] = self.projections[position]
         eigenvalues, basis = torch.linalg.eigh(arrow)
         projections = arrow.new_empty(len(self.items), len(arrow))
         for rows in chunks(len(self.items), len(arrow)):
-            column = kernel.block(self.items[rows], added)
+            column = kernel.block(self.items[rows], self.items[own])
             projections[rows] = torch.addmm(
                 column @ basis[-1:], self.projections[rows], basis[:-1]
             )
         return SecularSystem(eigenvalues, self.items, self.diagonal, projections)
-
-    def _reduced(
-        self, gram_MQQ: Tensor, positions_MQ: Tensor, weights_A: Tensor
-    ) -> Tensor:
-        own_MQA = self.projections[positions_MQ]
-        return gram_MQQ - (own_MQA * weights_A) @ own_MQA.mT
 
     def _weighted_squares(self, weights_A: Tensor) -> Tensor:
         """Return Σ_a w_a y_ia² for every item, chunk by chunk."""
@@ -210,8 +203,7 @@ def greedy_additions(
 
 def _best_of(kernel: Kernel, members: Tensor, items: Tensor) -> Tensor:
     """Return the item that leaves the largest smallest eigenvalue, shape (1,)."""
-    system = SecularSystem.of(kernel, members, items)
-    position = best_addition(system)
+    position = best_addition(SecularSystem.of(kernel, members, items))
     return items[position : position + 1]
 
 
@@ -262,12 +254,16 @@ def exchanged(
             basis_SA = torch.cat([basis[:swap], none, basis[swap:]])
             projections = columns_NS @ basis_SA
             system = SecularSystem(eigenvalues, candidates, diagonal, projections)
-            better = _better(system, members, value)
-            if better is not None:
+            threshold = value + system.rounding
+            if threshold < system.limit:
+                is_member = torch.isin(candidates, members).to(diagonal.device)
+                is_better = ~is_member & (system.margins(threshold) > 0)
+                system = system.restricted(is_better)
+            if threshold < system.limit and len(system.items):
                 new = members.clone()
-                new[swap] = better
+                new[swap] = system.items[best_addition(system)]
                 reached = float(smallest_eigenvalue(kernel.block(new, new)))
-                if reached > value + system.rounding:
+                if reached > threshold:
                     members, value, unchanged = new, reached, 0
                     added = columns_NS[:, swap : swap + 1]
                     fill_block(kernel, candidates, new[swap : swap + 1], added)
@@ -277,21 +273,9 @@ def exchanged(
     return members[len(labeled) :], value
 
 
-def _better(system: SecularSystem, members: Tensor, value: float) -> int | None:
-    """Return the item that goes best with a set, None where none beats ``value``."""
-    threshold = value + system.rounding
-    if threshold >= system.limit:
-        return None
-    is_member = torch.isin(system.items, members).to(system.diagonal.device)
-    better = system.restricted(~is_member & (system.margins(threshold) > 0))
-    if not len(better.items):
-        return None
-    return int(better.items[best_addition(better)])
-
-
 def zero_below(scale: float, num_members: int) -> float:
     """Return what counts as zero among eigenvalues of this size and number."""
-    return _ROUNDINGS * num_members * torch.finfo(torch.float64).eps * scale
+    return _ROUNDINGS * num_members * _EPSILON * scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -449,18 +433,15 @@ class _Trial:
 
     def __call__(self, numbers: range) -> Incumbents:
         """Return the best of the draws of these numbers."""
-        return reduce(
-            self._search.merged, map(self._tried, _split(numbers, _LARGEST_CHUNK))
-        )
-
-    def _tried(self, part: range) -> Incumbents:
-        search = self._search
-        subsets, rows = search.draws.subsets(part), torch.arange(len(part))
-        if search.solver == "refutation":
-            screen = self._shared or self._screen(torch.unique(subsets))
-            subsets, rows = screen.survivors(subsets)
-        values = search.values(subsets)
-        return Incumbents(rows + part.start, subsets, values, len(part) - len(rows))
+        search, best = self._search, []
+        for part in _split(numbers, _LARGEST_CHUNK):
+            subsets, rows = search.draws.subsets(part), torch.arange(len(part))
+            if search.solver == "refutation":
+                screen = self._shared or self._screen(torch.unique(subsets))
+                subsets, rows = screen.survivors(subsets)
+            values, num_refuted = search.values(subsets), len(part) - len(rows)
+            best.append(Incumbents(rows + part.start, subsets, values, num_refuted))
+        return reduce(search.merged, best)
 
     @cached_property
     def _shared(self) -> "_Screen | None":
@@ -531,12 +512,10 @@ class _Screen:
         """Return the sets that are not refuted, and their rows."""
         positions = self._positions[subsets_MQ]
         rows = torch.nonzero((positions >= 0).all(dim=1)).flatten()
-        is_definite = (
-            self._definite_by_library(subsets_MQ[rows])
-            if self._form is None or len(rows) < _WORTH_COMPILING
-            else self._definite_by_pivots(self._form, subsets_MQ[rows])
-        )
-        rows = rows[is_definite]
+        if self._form is None or len(rows) < _WORTH_COMPILING:
+            rows = rows[self._definite_by_library(subsets_MQ[rows])]
+        else:
+            rows = rows[self._definite_by_pivots(self._form, subsets_MQ[rows])]
         return subsets_MQ[rows], rows
 
     def _definite_by_pivots(self, form: InnerProduct, subsets_MQ: Tensor) -> Tensor:
@@ -569,7 +548,7 @@ class _Screen:
             part = subsets_MQ[rows]
             gram = self._kernel.block(part, part)
             positions = self._positions[part].to(gram.device)
-            schur = self._system.shifted_schur(gram, positions, self._threshold)
+            schur = self._system.schur(gram, positions, self._threshold)
             is_definite[rows] = (torch.linalg.cholesky_ex(schur).info == 0).cpu()
         return is_definite
 

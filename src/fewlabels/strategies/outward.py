@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from fewlabels.errors import Count, Weight
-from fewlabels.gram.diffusion import Diffusion, diffusion_rows
+from fewlabels.gram.diffusion import Diffusion, diffusion_rows, joint_rows
 from fewlabels.gram.graph import remembered_graph
-from fewlabels.gram.joint import joint_rows
 from fewlabels.gram.nodes import Nodes
 from fewlabels.names import OMIT_DEFAULT
 from fewlabels.pool import Query

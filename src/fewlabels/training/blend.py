@@ -23,8 +23,8 @@ import torch
 from numpy.typing import NDArray
 
 from fewlabels.errors import Share, Weight
+from fewlabels.gram.diffusion import JointRows, Singles, joint_rows
 from fewlabels.gram.graph import NeighborGraph
-from fewlabels.gram.joint import JointRows, Singles, joint_rows
 from fewlabels.gram.nodes import Floats
 from fewlabels.models import BlendNetwork, Neighbors
 from fewlabels.training.graph import (

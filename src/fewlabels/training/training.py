@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Generator, Tensor
@@ -39,11 +39,13 @@ from fewlabels.names import Identity, composite_identity, identity
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, ignore
 from fewlabels.training import devices, loop
-from fewlabels.training.alignment import Alignment
 from fewlabels.training.devices import OnCheckpoint, ProcessGroup
 from fewlabels.training.learner import DirectLearner, Learner
 from fewlabels.training.loop import Execution, Schedule, rate_bound
 from fewlabels.training.views import Inputs, Views
+
+if TYPE_CHECKING:  # it imports darp
+    from fewlabels.training.alignment import Alignment
 
 _MODEL = "model.safetensors"
 _STATE = "state.safetensors"
@@ -141,7 +143,7 @@ class Training:
     """What the network sees."""
     learner: Learner | DirectLearner
     """What it learns."""
-    alignment: Alignment | None = None
+    alignment: "Alignment | None" = None
     """What refines pseudo-labels, if anything does."""
     schedule: Schedule | None = None
     """The steps; None for a learner that takes none."""
