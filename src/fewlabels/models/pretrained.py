@@ -64,29 +64,17 @@ _MAX_NUMBERS = {"timm": 2**16, "transformers": 2**19}
 transformers may have the vocabulary of a text model."""
 _TIMM_INPUT = ("input_size", "fixed_input_size", "pool_size", "first_conv")
 _TIMM_REFUSED = {
-    "pretrained",
-    "pretrained_cfg",
-    "checkpoint_path",
-    "cache_dir",
-    "cache_file",
+    *("pretrained", "pretrained_cfg", "checkpoint_path", "cache_dir", "cache_file")
 }
 _IGNORED = {
-    "_attn_implementation",
-    "_experts_implementation",
-    "attn_implementation",
-    "distributed_config",
-    "experts_implementation",
-    "fusion_config",
-    "kernel_config",
-    "transformers_weights",
+    *("_attn_implementation", "attn_implementation", "distributed_config"),
+    *("_experts_implementation", "experts_implementation", "fusion_config"),
+    *("kernel_config", "transformers_weights"),
 }
 """How a network is computed and which files are read is not for its files to say."""
 _REFUSED = (
-    "architecture",
-    "backbone",
-    "quantization_config",
-    "use_pretrained_backbone",
-    "use_timm_backbone",
+    *("architecture", "backbone", "quantization_config"),
+    *("use_pretrained_backbone", "use_timm_backbone"),
 )
 """What makes transformers import or fetch something else."""
 _CLASS_TOKENS = ("cls_token", "class_embedding", "class_token")
@@ -125,8 +113,19 @@ class Preparation:
 
     def apply(self, images: Tensor) -> Tensor:
         """Return the input (n, 3, h, w) for images in [-1, 1], grey ones repeated."""
-        levels = ((images + 1) * (_MAX_LEVEL / 2)).round()
-        levels = self._resize(levels.expand(-1, _COLORS, -1, -1))
+        levels = _as_levels(images)
+        (height, width), scale = levels.shape[2:], self.scale
+        if isinstance(scale, int):
+            short = min(height, width)
+            scale = (int(scale * height / short), int(scale * width / short))
+        if scale is not None and scale != (height, width):
+            if self.interpolation == "nearest":
+                levels = F.interpolate(levels, scale, mode="nearest-exact")
+            else:  # rows first and rounded to whole levels, as Pillow does
+                for size in ((height, scale[1]), scale):
+                    mode = self.interpolation
+                    levels = F.interpolate(levels, size, mode=mode, antialias=True)
+                    levels = levels.round().clamp(0, _MAX_LEVEL)
         if self.crop is not None:
             (height, width), (tall, wide) = levels.shape[2:], self.crop
             top, left = round((height - tall) / 2), round((width - wide) / 2)
@@ -135,22 +134,10 @@ class Preparation:
         spread = levels.new_tensor(self.spread)[:, None, None]
         return (levels / _MAX_LEVEL - mean) / spread
 
-    def _resize(self, levels: Tensor) -> Tensor:
-        """Resize images, rounded to whole levels, as image libraries do."""
-        height, width = levels.shape[2:]
-        scale = self.scale
-        if isinstance(scale, int):
-            short = min(height, width)
-            scale = (int(scale * height / short), int(scale * width / short))
-        if scale is None or scale == (height, width):
-            return levels
-        mode = self.interpolation
-        if mode == "nearest":
-            return F.interpolate(levels, scale, mode="nearest-exact")
-        for size in ((height, scale[1]), scale):  # rows first, as Pillow does
-            levels = F.interpolate(levels, size, mode=mode, antialias=True)
-            levels = levels.round().clamp(0, _MAX_LEVEL)
-        return levels
+
+def _as_levels(images: Tensor) -> Tensor:
+    """Return images in [-1, 1] as three colors of whole levels, 0 to 255."""
+    return ((images + 1) * (_MAX_LEVEL / 2)).round().expand(-1, _COLORS, -1, -1)
 
 
 class Prepared(nn.Module):
@@ -226,10 +213,7 @@ def _load_timm(
     preparation = timm_preparation(
         path, config, None if size is None else whole_number("size", size)
     )
-    try:
-        timm: Any = import_module("timm")
-    except (ImportError, RuntimeError) as error:
-        raise UsageError(f"timm cannot be imported: {error}.") from error
+    timm: Any = import_module("timm")
     name, arguments = config["architecture"], dict(config.get("model_args") or {})
     if not timm.is_model(name) or arguments.keys() & _TIMM_REFUSED:
         seen = f"timm has no network '{name}' with arguments {sorted(arguments)}"
@@ -291,30 +275,27 @@ def _load_transformers(
             raise unusable_model(path, f"'{refused[0]}' is not supported")
         return {key: cleaned(value[key]) for key in value if key not in _IGNORED}
 
-    try:
-        with _quiet_transformers() as library:
-            kind = library.CONFIG_MAPPING[config["model_type"]]
-            settings = kind.from_dict(cleaned(dict(config)))
-            build = partial(library.AutoModel.from_config, deepcopy(settings))
-            _outline(path, build, shapes)
-            processor = library.AutoImageProcessor.from_pretrained(
-                path, local_files_only=True, trust_remote_code=False, backend="pil"
-            )
-            network, report = library.AutoModel.from_pretrained(
-                path,
-                config=settings,
-                local_files_only=True,
-                trust_remote_code=False,
-                use_safetensors=True,
-                output_loading_info=True,
-                dtype=torch.float32,
-            )
-    except (ValueError, KeyError) as error:
-        if "auto_map" not in config:
-            raise
-        raise unusable_model(path, "it has code of its own") from error
+    with _quiet_transformers() as library:
+        kind = library.CONFIG_MAPPING[config["model_type"]]
+        settings = kind.from_dict(cleaned(dict(config)))
+        _outline(
+            path, partial(library.AutoModel.from_config, deepcopy(settings)), shapes
+        )
+        local = {"local_files_only": True, "trust_remote_code": False}
+        processor = library.AutoImageProcessor.from_pretrained(
+            path, backend="pil", **local
+        )
+        network, report = library.AutoModel.from_pretrained(
+            path,
+            config=settings,
+            use_safetensors=True,
+            output_loading_info=True,
+            dtype=torch.float32,
+            **local,
+        )
     missing = sorted(report["missing_keys"])
-    _check_complete(path, [name for name in missing if "pooler" not in name])
+    lacking = [name for name in missing if "pooler" not in name]
+    _check_complete(path, lacking)
     return Prepared(Rows(network, has_pooler=not missing), Processor(processor))
 
 
@@ -341,9 +322,8 @@ class Processor:
 
     def apply(self, images: Tensor) -> Tensor:
         """Return the input (n, 3, h, w), float32, for images in [-1, 1]."""
-        levels = ((images + 1) * (_MAX_LEVEL / 2)).round().to(torch.uint8)
         inputs: Tensor = self._processor(
-            list(levels.expand(-1, _COLORS, -1, -1).numpy()),
+            list(_as_levels(images).to(torch.uint8).numpy()),
             return_tensors="pt",
             input_data_format="channels_first",
         )["pixel_values"]
