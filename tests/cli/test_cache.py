@@ -120,7 +120,7 @@ def test_the_rest_goes_though_some_rows_are_being_made(fewlabels, folder):
 
 @pytest.mark.parametrize(
     "content",
-    ["{}", "", "[1]", '{"encoder": "other"}', '{"encoder": "\\x"}', "\0" * 99],
+    ["{}", "", "[1]", '{"encoder": "other"}', '{"encoder": 1}', "\0" * 99],
 )
 def test_files_of_others_stay_whatever_their_names(fewlabels, folder, content):
     theirs = [folder / f"photos-{32 * 'a'}.{ending}" for ending in ("json", "rows")]
@@ -129,15 +129,6 @@ def test_files_of_others_stay_whatever_their_names(fewlabels, folder, content):
     assert "photos" not in fewlabels("cache", "list", folder)[1]
     assert fewlabels("cache", "prune", folder, "--all", "--yes")[0] == 0
     assert [path.read_text() for path in theirs] == [content, content]
-    assert not list(folder.glob("means-*.rows"))
-
-
-def test_rows_with_a_damaged_description_are_listed_and_go(fewlabels, folder):
-    (some,) = folder.glob("means-*.json")
-    some.write_text(some.read_text()[:-30])
-    told = json.loads(fewlabels("cache", "list", folder, "--json")[1])["kept"]
-    assert "(damaged)" in {one["view"] for one in told}
-    assert fewlabels("cache", "prune", folder, "--all", "--yes")[0] == 0
     assert not list(folder.glob("means-*.rows"))
 
 

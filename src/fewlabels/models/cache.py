@@ -13,8 +13,8 @@ checksum fits. So a process can be killed anywhere, and the next one goes on fro
 after cutting off what has no entry yet. Where more is wrong, new files take the place
 of the old ones, which stay valid for whoever has opened them. Nothing is pickled.
 
-Rows that nobody needs can be listed and removed. Files are known by a description that
-names the encoder their own name begins with; whatever else is in the folder is left.
+Rows that nobody needs can be listed and removed. Files are known by a whole description
+that gives their own name; whatever else is in the folder is left.
 
 Shapes: N items, M rows of a shard, F features.
 """
@@ -59,8 +59,6 @@ _ENTRY_BYTES = ENTRY.itemsize
 
 _MAX_NAME = 60
 _MAX_FEATURES = 2**31
-_MAX_BYTES = 10_000
-_ENCODER = re.compile(rb'\s*\{.*?"encoder": ("(?:[^"\\]|\\.)*")', re.DOTALL)
 _log = logging.getLogger(__name__)
 
 
@@ -154,21 +152,23 @@ class FeatureCache:
         """Return what the cache holds, the last used first."""
         entries = []
         for path in self.folder.glob("*.json"):
-            data = (path.with_suffix(".index"), path.with_suffix(".rows"))
-            paths = (*(file for file in data if file.is_file()), path)
-            if len(paths) == 1 or not _is_description(path):
-                continue
             facts = _read_description(path)
-            is_whole = facts and data[0] in paths
+            facts.pop("features", None)
+            is_ours = isinstance(facts.get("encoder"), str)
+            if not is_ours or Shard(self.folder, facts).file("json") != path:
+                continue
+            index = path.with_suffix(".index")
+            paths = [p for p in (index, path.with_suffix(".rows"), path) if p.is_file()]
+            num_rows = index.stat().st_size // _ENTRY_BYTES if index in paths else 0
             entries.append(
                 CacheEntry(
-                    encoder=str(facts.get("encoder", path.stem.rpartition("-")[0])),
-                    view=str(facts["view"]) if is_whole else "(damaged)",
-                    images=str(facts.get("images", "")),
-                    num_rows=data[0].stat().st_size // _ENTRY_BYTES if is_whole else 0,
+                    encoder=facts["encoder"],
+                    view=facts.get("view", ""),
+                    images=facts.get("images", ""),
+                    num_rows=num_rows,
                     num_bytes=sum(file.stat().st_size for file in paths),
                     last_used=datetime.fromtimestamp(path.stat().st_mtime, UTC),
-                    files=paths,
+                    files=tuple(paths),
                 )
             )
         return sorted(entries, key=lambda entry: entry.last_used, reverse=True)
@@ -183,7 +183,7 @@ class Shard:
 
     def file(self, ending: str) -> Path:
         """Return one of the files: some words for people, a hash for certainty."""
-        words = _words_of(self.facts["encoder"])
+        words = re.sub(r"[^\w.]+", "-", self.facts["encoder"])[:_MAX_NAME]
         return self.folder / f"{words}-{self._digest.hex()}.{ending}"
 
     def find(self, contents: Contents) -> StoredRows:
@@ -310,7 +310,7 @@ class CacheEntry:
     encoder: str
     """Name of the encoder, which identifies its weights."""
     view: str
-    """Which view of the images; of what is damaged, a remark in parentheses."""
+    """Which view of the images."""
     images: str
     """Shape of the images, such as ``"3x96x96"``."""
     num_rows: int
@@ -376,24 +376,7 @@ def _in_use(encoder: str) -> StorageError:
     )
 
 
-def _words_of(encoder: str) -> str:
-    """Return how the names of an encoder's files begin."""
-    return re.sub(r"[^\w.]+", "-", encoder)[:_MAX_NAME]
-
-
-def _is_description(path: Path) -> bool:
-    """Return whether a file describes rows: it names its encoder, damaged or not."""
-    try:
-        with path.open("rb") as file:
-            match = _ENCODER.match(file.read(_MAX_BYTES))
-        words = _words_of(json.loads(match[1])) if match else ""
-    except (OSError, ValueError):  # what cannot be read may be somebody else's
-        return False
-    name = rf"{re.escape(words)}-[0-9a-f]{{32}}\.json"
-    return bool(words and re.fullmatch(name, path.name))
-
-
-def _read_description(path: Path) -> dict[str, str | int]:
+def _read_description(path: Path) -> dict[str, Any]:
     """Return the content of ``NAME.json``; empty where it is damaged or missing."""
     try:
         with _explain_unreadable(path):
