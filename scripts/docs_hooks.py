@@ -1,13 +1,14 @@
-"""MkDocs hook: one page per strategy in the navigation and the table of strategies.
+"""MkDocs hook: tables of strategies and learners, and a page per strategy.
 
 It also shows the few reStructuredText marks of docstrings as Markdown.
 """
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
-from fewlabels import strategies
+from fewlabels import strategies, training
 
 _PAGES = Path(__file__).parents[1] / "docs" / "strategies"
 _FACTS = re.compile(
@@ -33,6 +34,19 @@ def strategy_table() -> str:
     return "\n".join(rows)
 
 
+def learner_table() -> str:
+    """Return a table of all learners, from the first sentence of each module."""
+    names: dict[type, list[str]] = {}
+    for name in training.names():
+        learner = type(training.make(name).learner)
+        names.setdefault(learner, []).append(f"`{name}`")
+    rows = ["| names | what it does |", "|---|---|"]
+    for learner, own in names.items():
+        text = sys.modules[learner.__module__].__doc__ or ""
+        rows.append(f"| {', '.join(own)} | {text.splitlines()[0]} |")
+    return "\n".join(rows)
+
+
 def on_config(config: Any) -> Any:
     """Add the page of each strategy to the navigation."""
     for section in config["nav"]:
@@ -43,8 +57,9 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Return a page with the table of strategies in its place."""
-    return markdown.replace("<!-- strategies -->", strategy_table())
+    """Return a page with the tables in their places."""
+    markdown = markdown.replace("<!-- strategies -->", strategy_table())
+    return markdown.replace("<!-- learners -->", learner_table())
 
 
 def on_page_content(html: str, **_: Any) -> str:

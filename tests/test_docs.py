@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from scripts.docs_hooks import strategy_table
+from scripts.docs_hooks import learner_table, strategy_table
 
 from fewlabels import cli, errors, strategies
 from fewlabels.experiments.conformance import problem
@@ -144,7 +144,13 @@ def test_every_command_is_in_the_guide():
 def test_every_name_is_in_the_guide(module):
     names = importlib.import_module(f"fewlabels.{module}").names()
     assert names
-    assert [name for name in names if f"`{name}`" not in guide()] == []
+    text = guide() + learner_table()
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_the_table_of_learners_is_on_its_page():
+    page = (ROOT / "docs" / "training.md").read_text("utf-8")
+    assert page.count("\n<!-- learners -->\n") == 1
 
 
 SECTIONS = ["When to use it", "Cost", "Options", "Record", "Reference"]
