@@ -126,9 +126,9 @@ def test_npc_comes_first_and_three_trials_are_taken():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: TABLE_1.cell("coreset", 30), "no row called 'coreset'"),
-        (lambda: TABLE_1.cell("npc", 40), "no column called '40'"),
-        (lambda: passive_tests(TABLE_3_ZERO_SHOT), "no row called 'random'"),
+        (lambda: TABLE_1.cell("coreset", 30), "no cell called 'coreset at 30'"),
+        (lambda: TABLE_1.cell("npc", 40), "no cell called 'npc at 40'"),
+        (lambda: passive_tests(TABLE_3_ZERO_SHOT), "no cell called 'random at 40'"),
     ],
 )
 def test_what_the_paper_does_not_print_is_refused(call, message):

@@ -97,12 +97,9 @@ def _imbalanced(even: _Fields, most: int, num_classes: int = 10) -> _Fields:
         "title": f"{even['title']}, classes long-tailed",
         "about": (
             f"{sum(counts):,} images, {counts[0]:,} of the most frequent class and "
-            f"{counts[-1]} of the rarest. Each class is rarer than the one before by "
-            "the same factor. The starting labels are one per class, and the test "
-            "images stay even, so that rare classes count. Trained by FixMatch without "
-            "DARP: the paper's uniform target is wrong here, labels that a strategy "
-            "chose do not show how frequent classes are, and shares estimated from the "
-            "predictions of a model of ten labels may do harm (paper, Sec. 5.1)."
+            f"{counts[-1]} of the rarest; one starting label per class, test images "
+            "even. Trained by FixMatch without DARP, whose uniform target is wrong "
+            "here (paper, Sec. 5.1)."
         ),
         "conditions": [{"settings": settings | changes}],
     }
@@ -119,8 +116,7 @@ _DIGITS_SHOTS = _CPU | {
     "about": (
         "Table 3 of the paper on digits with a small network, both readings of its "
         "left half: all labels are asked for, or ten are given that the query did not "
-        "know. The network has 64 features: at 60 labels NPC looks through the wide "
-        "head, at 40 through the last layer."
+        "know. At 60 labels NPC looks through the wide head, at 40 the last layer."
     ),
     "conditions": [
         *_zero_shot("zero-shot, ", "digits", _SMALL),
@@ -148,9 +144,7 @@ _REPEATED_MNIST = _CPU | {
     "title": "Repeated MNIST: 250 images, eight times each",
     "about": (
         "Proposition 1 of the paper: a set with copies has a singular Gram matrix, so "
-        "NPC never asks for one. 250 images at 8 x 8 pixels, eight exact copies of "
-        "each. NPC makes as many draws as it always does, one per candidate: a quarter "
-        "of them are free of copies at first, 6 % at the second query."
+        "NPC never asks for one. 250 images at 8 x 8 pixels, eight copies of each."
     ),
     "conditions": [_condition(_REPEATED, _SELDOM_MEASURED, 10, 20, 50)],
     "strategies": ("random", "margin", "coreset", "badge", "npc"),
@@ -161,7 +155,7 @@ _CIFAR10_IMAGES = {"name": "cifar10", "counts": [1000] * 10}
 _CIFAR10 = _CPU | {
     "title": "CIFAR-10 through frozen features, 10 to 70 labels",
     "about": (
-        "Table 1 of the paper with a linear head over features that were learnt from "
+        "Table 1 of the paper with a linear head over frozen features learnt from "
         "ImageNet, which knows some of these classes. 10,000 images, 1,000 of each."
     ),
     "conditions": [_condition(_CIFAR10_IMAGES, _FROZEN, 10, 20, 70)],
@@ -176,11 +170,11 @@ _MASKED = {**_FROZEN, "masking": "code"}
 _CIFAR100 = _CPU | {
     "title": "CIFAR-100 through frozen features, 100 to 900 labels",
     "about": (
-        "Table 2 of the paper with a linear head over features that were learnt from "
+        "Table 2 of the paper with a linear head over frozen features learnt from "
         "ImageNet, which knows many of these classes. 10,000 images, 100 of each. "
-        "There are 1,280 features, so that the paper's kernel of the last layer has "
-        "rank enough for 900 labels here. DARP masks as its program does: as its paper "
-        "says, nearly every refinement has no solution here."
+        "1,280 features give the kernel of the last layer rank enough for 900 labels. "
+        "DARP masks as its program does: as in its paper, few refinements have a "
+        "solution here."
     ),
     "conditions": [_condition(_CIFAR100_IMAGES, _MASKED, 100, 200, 900)],
     "strategies": (*_ALWAYS, "albl", "npc"),
@@ -205,6 +199,10 @@ _READINGS = (
     "WRN-28-2 and FixMatch's official settings (2^20 steps); DARP with a uniform "
     "target after 40 % of the steps, masked as in its program."
 )
+_BEGINNING = (
+    "One label per class to begin with; all trials begin with the model of median "
+    "accuracy of five, measured on held-out images of the pool."
+)
 _DARP = {"preset": "official", "target": "uniform", "masking": "code"}
 _OFFICIAL = {"name": "fixmatch-darp", **_DARP}
 # Sec. 5.1: one model begins all trials, that of median performance of five.
@@ -227,10 +225,8 @@ _PAPER: _Fields = {
 _TABLE_1 = _PAPER | {
     "title": "Table 1: CIFAR-10, 10 to 70 labels",
     "about": (
-        f"{_READINGS} One label per class to begin with; all trials begin with the "
-        "model of median accuracy of five, measured on held-out images of the pool. "
-        "Margin and ALBL's least confidence on outputs before softmax, and NPC with "
-        "the kernel of the last layer, as printed."
+        f"{_READINGS} {_BEGINNING} Margin and ALBL's least confidence on outputs "
+        "before softmax, and NPC with the kernel of the last layer, as printed."
     ),
     "conditions": [_condition("cifar10", _OFFICIAL, 10, 20, 70, **_ONE_BEGINNING)],
     "strategies": (*_BASELINES, _LITERAL_NPC),
@@ -242,12 +238,10 @@ _TABLE_2 = _PAPER | {
     "title": "Table 2: CIFAR-100, 100 to 900 labels",
     "about": (
         f"{_READINGS} Weight decay .001 as FixMatch's code has for CIFAR-100, "
-        "refinement every 100 steps as DARP's. One label per class to begin with; all "
-        "trials begin with the model of median accuracy of five. Margin and ALBL's "
-        "least confidence are on outputs before softmax. The kernel of the last layer "
-        "has rank 129 at most here, and every set of 300 or more scores zero, so NPC "
-        "decides by rank (kernel 'auto': the wide head). The kernel as printed makes "
-        "random choices; it can be run beside as npc with kernel 'last-layer'."
+        f"refinement every 100 steps as DARP's. {_BEGINNING} Margin and ALBL's least "
+        "confidence are on outputs before softmax. The kernel of the last layer has "
+        "rank 129 at most and scores zero for 300 labels or more, so NPC decides by "
+        "rank (kernel 'auto': the wide head)."
     ),
     "conditions": [
         _condition("cifar100", _OFFICIAL_CIFAR100, 100, 200, 900, **_ONE_BEGINNING)
@@ -259,9 +253,8 @@ _TABLE_2 = _PAPER | {
 _FIGURE_1 = _TABLE_2 | {
     "title": "Figure 1: overlap of what was asked for, CIFAR-100",
     "about": (
-        "The runs of table2_cifar100, nothing more. The paper shows the intersection "
-        "over union of all labels of all trials at 300, 500 and 700 labels, with the "
-        "starting set that is common to all."
+        "The runs of table2_cifar100. The paper shows the intersection over union of "
+        "all labels of all trials, the common starting set included."
     ),
     "figures": ("overlap", "accuracy"),
 }
@@ -269,11 +262,11 @@ _FIGURE_1 = _TABLE_2 | {
 _TABLE_3_ZERO = _PAPER | {
     "title": "Table 3, zero shot: CIFAR-10, one query by an untrained network",
     "about": (
-        f"{_READINGS} The paper asks for 30 and 50 and reports 40 and 60 labels, and "
-        "does not say where ten come from. Both readings are here: all 40 or 60 are "
-        "asked for, which a commented line of its TeX source speaks for ('0 to 40, 0 "
-        "to 60'); or one random label per class is added to what was asked for, which "
-        "the query did not know. Every trial has an untrained network of its own."
+        f"{_READINGS} The paper asks for 30 and 50, reports 40 and 60 labels, and does "
+        "not say where ten come from. Both readings are here: all are asked for (so a "
+        "commented line of its TeX source: '0 to 40, 0 to 60'), or one random label "
+        "per class is added that the query did not know. Every trial has an untrained "
+        "network of its own."
     ),
     "conditions": _zero_shot("", "cifar10", _OFFICIAL),
     "published": [TABLE_3_ZERO_SHOT],
@@ -392,13 +385,11 @@ def demo(*, is_fast: bool = False) -> Experiment:
         "title": "Which digits to label",
         "about": (
             "Each strategy chooses ten digits at a time, the first ten too, from a "
-            "pool of 600 that differs from seed to seed. The learner blend mixes label "
-            "spreading with a regression over pixels and graph, and learns in "
+            "pool of 600 that differs from seed to seed; the learner blend learns in "
             "milliseconds. FixMatch+DARP is the paper's protocol: ten labels are "
             "given, one of each digit, each strategy chooses ten more of 1,297, and a "
             "small network learns from labeled and unlabeled images. npc is as "
-            "printed: of many random sets, the one with the largest smallest "
-            "eigenvalue. Digits are easy; your images will give other numbers."
+            "printed. Digits are easy; your images will give other numbers."
         ),
         "conditions": [
             {"name": "blend", "own_pools": True, **blend},
