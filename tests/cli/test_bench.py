@@ -192,7 +192,7 @@ def test_mistakes_are_told_in_a_sentence(fewlabels, tmp_path, words, message):
         ({"retrainings": -1}, "'retrainings' is -1"),
         ({"footprint": {"seconds_per_step": float("nan"), "megabytes": 1}}, "nan"),
         ({"query": 0}, "query 0 and budget"),
-        ({"budget": 5}, "The budget of 5 labels is smaller than the start of 10"),
+        ({"budget": 5}, "start is 10, query 5 and budget 5"),
         ({"threads": 0}, "threads is 0"),
         ({"initial_models": 0}, "initial_models is 0"),
         ({"data": {"name": "digits", "sise": 3}}, "Did you mean 'size'?"),

@@ -111,8 +111,8 @@ def rounds(
         folder = None if workspace is None else round_folder(workspace, step)
         evaluations = None
         if test is not None:
-            mark = folder and mark_of(trainer, pool, test, train_seed, step)
-            evaluations = Evaluations.open(test, folder, mark or "", timer)
+            mark = mark_of(trainer, pool, test, train_seed, step) if folder else ""
+            evaluations = Evaluations.open(test, folder, mark, timer)
         with progress.part(f"round-{step:03d}"), timer("train"):
             classifier = trainer.fit(
                 pool,
@@ -315,12 +315,10 @@ def run(
         raise UsageError(f"pool is {pool!s:.80}; load one with fewlabels.load.")
     strategy, trainer = strategies.resolve(strategy), training.resolve(trainer)
     start, budget = whole_number("start", start), whole_number("budget", budget)
-    if isinstance(query, Sequence):
-        query = [whole_number("query", size) for size in query]
-    else:
-        query = whole_number("query", query)
+    sizes = query if isinstance(query, Sequence) else [query]
+    sizes = [whole_number("query", size) for size in sizes]
     number = whole_number("initial_models", initial_models)
-    check_plan(pool, start=start, query=query, budget=budget)
+    check_plan(pool, start=start, query=sizes, budget=budget)
     answers = starting_answers(
         pool, start, seed, trainer=trainer, num_models=number, workspace=workspace
     )
@@ -329,7 +327,7 @@ def run(
         trainer=trainer,
         strategy=strategy,
         oracle=TableOracle(pool.labels),
-        query=query,
+        query=sizes,
         budget=budget,
         seed=seed,
         test=pool.test,
@@ -374,15 +372,11 @@ def check_numbers(*, start: int, query: int | Sequence[int], budget: int) -> Non
     A wrong number raises :class:`fewlabels.errors.BudgetError`.
     """
     sizes, left = [query] if isinstance(query, int) else list(query), budget - start
-    if start < 0 or budget < 1 or not sizes or min(sizes) < 1:
-        given = f"start is {start}, query {query} and budget {budget}"
-        raise BudgetError(f"{given}; start with 0 labels or more, ask for 1 or more.")
-    if left < 0:
-        fault = f"The budget of {budget} labels is smaller than the start of {start}"
-        raise BudgetError(f"{fault}; raise the budget or start with fewer labels.")
-    if 0 < left < sizes[0]:
+    is_possible = start >= 0 and budget >= 1 and min(sizes, default=0) >= 1
+    if not is_possible or left < 0 or 0 < left < sizes[0]:
         raise BudgetError(
-            f"{budget} less {start} leaves {left} labels; {sizes[0]} are asked for."
+            f"start is {start}, query {query} and budget {budget}; start with 0 or "
+            "more, ask for 1 or more, and give start + query or more as budget."
         )
 
 

@@ -67,8 +67,8 @@ def test_wrong_parts_are_told_before_anything_is_loaded():
     ("changes", "message"),
     [
         ({"query": 0}, "query 0 and budget 20"),
-        ({"start": 30}, "budget of 20 labels is smaller than the start of 30"),
-        ({"query": 11}, "leaves 10"),
+        ({"start": 30}, "start is 30, query 5 and budget 20"),
+        ({"query": 11}, "query 11 and budget 20"),
         ({"data": Choice(name="digits", options={"sise": 8})}, "'size'"),
         ({"data": Choice(name="digits", options={"size": "big"})}, "'size' is 'big'"),
     ],

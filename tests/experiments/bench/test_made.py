@@ -63,10 +63,10 @@ def test_an_edited_trainer_gets_runs_of_its_own(tmp_path, own):
     _, again, _ = done(tmp_path / "b", now)
     assert len(again.done) == len(first.done) == 3  # two strategies, one beginning
     (told,) = outdated(now, folder)
-    assert told.startswith("3 runs with these settings were made by something else: ")
-    assert "trainer 'my_trainer:Mine', the source of 'my_trainer' is not what" in told
+    assert told.startswith("3 runs with these settings had another trainer 'my_train")
+    assert "'my_trainer:Mine': the source of 'my_trainer' is not what" in told
     page = write_bench_report(folder, "toy").read_text()
-    assert "3 runs with these settings were made by something else" in page
+    assert "3 runs with these settings had another trainer" in page
     assert read_results(folder, before).num_finished == 2  # they are kept
 
 
@@ -82,8 +82,7 @@ def test_an_edited_strategy_gets_runs_of_its_own(tmp_path, own):
         plan(now).cells[0].address
     ]
     (told,) = outdated(now, folder)
-    assert told.startswith("1 run with these settings was made by something else: ")
-    assert "strategy 'my_strategy:Mine'" in told
+    assert told.startswith("1 run with these settings had another strategy 'my_strat")
 
 
 def test_a_default_that_changes_gets_runs_of_its_own(tmp_path, monkeypatch):
@@ -94,7 +93,7 @@ def test_a_default_that_changes_gets_runs_of_its_own(tmp_path, monkeypatch):
     (cell,) = folder.missing(plan(now).all)
     assert cell.settings.strategy.name == "margin"
     (told,) = outdated(now, folder)
-    assert "'margin', on was 'probabilities' and is now 'logits'" in told
+    assert "'margin': on was 'probabilities' and is now 'logits'" in told
 
 
 def test_other_code_on_the_machine_of_a_worker_is_refused(tmp_path, own):

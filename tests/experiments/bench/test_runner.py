@@ -276,5 +276,5 @@ def test_notes_of_a_run_are_kept(tmp_path):
     folder, _, ended = done(tmp_path / "b", experiment)
     assert ended[-1].error is None
     (found,) = read_results(folder, experiment).cells
-    assert any("singular" in note for note in found.notes)
+    assert any("the choice is a tie" in note for note in found.notes)
     assert len(set(found.notes)) == len(found.notes)

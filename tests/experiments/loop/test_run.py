@@ -157,11 +157,11 @@ def test_items_without_a_label_are_never_asked():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"budget": 3}, "budget of 3 labels is smaller than the start of 4"),
+        ({"budget": 3}, "start is 4, .* budget 3; "),
         ({"budget": 81}, "budget is 81; 80 items"),
-        ({"query": 21}, "leaves 20 labels; 21"),
-        ({"query": 0}, "query 0 .* ask for 1 or more"),
-        ({"start": -1}, "start is -1, .* start with 0 labels"),
+        ({"query": 21}, r"query \[21\] and budget 24; .* start \+ query or more"),
+        ({"query": 0}, r"query \[0\] .* ask for 1 or more"),
+        ({"start": -1}, "start is -1, .* start with 0 or more"),
         ({"initial_models": 0}, "initial_models is 0; give at least one"),
         ({"start": 0, "budget": 0}, "budget 0; start with 0"),
     ],

@@ -2,7 +2,6 @@ from .experiment import (
     Cell as Cell,
     Condition as Condition,
     Experiment as Experiment,
-    Footprint as Footprint,
     checked as checked,
     plan as plan,
     read_experiment as read_experiment,
@@ -16,9 +15,7 @@ from .folder import (
 )
 from .recipes import names as names, recipe as recipe
 from .runner import (
-    Ended as Ended,
     ExperimentCost as ExperimentCost,
-    Verification as Verification,
     estimate as estimate,
     measure as measure,
     num_trainings as num_trainings,

@@ -242,16 +242,14 @@ def outdated(experiment: Experiment, folder: BenchFolder) -> tuple[str, ...]:
         own = RunFolder(file.parent)
         with suppress(RunError):  # reported when the run is done
             cell = wanted.get(Cell(own.settings()).address)
-            if cell is None or folder.run_folder(cell).path == own.path:
-                continue
-            s = cell.settings
-            names = {"strategy": s.strategy.name, "trainer": s.trainer.name}
-            for change in own.changes(s):
-                part, _, reason = change.partition(": ")
-                changes[f"{part} '{names[part]}', {reason}"] += 1
+            if cell is not None and folder.run_folder(cell).path != own.path:
+                for change in own.changes(cell.settings):
+                    part, _, reason = change.partition(": ")
+                    name = getattr(cell.settings, part).name
+                    changes[f"{part} '{name}': {reason}"] += 1
     return tuple(
-        f"{count(number, 'run')} with these settings {'was' if number == 1 else 'were'}"
-        f" made by something else: {change}. Such runs are kept, and not counted here."
+        f"{count(number, 'run')} with these settings had another {change}. Such runs "
+        "are kept, and not counted here."
         for change, number in changes.items()
     )
 

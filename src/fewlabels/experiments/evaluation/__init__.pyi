@@ -8,8 +8,6 @@ from .audit import (
     learning_curve as learning_curve,
 )
 from .budgets import (
-    Band as Band,
-    Noise as Noise,
     Saving as Saving,
     area_under_curve as area_under_curve,
     curve_band as curve_band,
@@ -26,7 +24,6 @@ from .choices import (
 )
 from .comparisons import (
     PairedTest as PairedTest,
-    Penalties as Penalties,
     Welch as Welch,
     corrected as corrected,
     holm as holm,
