@@ -15,7 +15,6 @@ from fewlabels.rng import stream
 from fewlabels.strategies import (
     ActiveLearningByLearning,
     Coreset,
-    LeastConfidence,
     Margin,
     resolve,
 )
@@ -216,20 +215,6 @@ def test_labels_without_classes_are_refused_once_they_are_needed():
     labels[:2] = WITHHELD
     with pytest.raises(UsageError, match="2 labeled items have no class"):
         asked(BATCH, right_on([]), replace(later, labels=labels), [one])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"arms": ("margin", "entropy")}, "'margin' is not a strategy object; give"),
-        ({"arms": (Margin, LeastConfidence)}, "Margin'> is not a strategy object"),
-        ({"arms": (Margin(),)}, "number of arms is 1; it must be at least 2"),
-        ({"delta": 1.0}, "delta is 1.0; it must be above 0 and below 1"),
-    ],
-)
-def test_wrong_options_are_refused(options, message):
-    with pytest.raises(UsageError, match=message):
-        ActiveLearningByLearning(**options)
 
 
 def test_arms_are_found_by_name_path_and_options():

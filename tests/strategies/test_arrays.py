@@ -220,7 +220,7 @@ def test_a_record_that_is_no_json_is_refused():
         def select(self, classifier, pool, size, generator, *, history=()):
             return Query(pool.candidates[:size], None, {"scores": torch.zeros(2)})
 
-    with pytest.raises(StrategyError, match=r"record\['scores'\] is of type Tensor"):
+    with pytest.raises(StrategyError, match=r"record is .'scores'"):
         select(Noting())
 
 

@@ -6,11 +6,9 @@ import torch
 from scipy import stats
 from tests.strategies import contract
 
-from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
-from fewlabels.search import covering
 from fewlabels.strategies import Badge
 
 
@@ -139,21 +137,3 @@ def test_labeled_items_do_not_matter():
     some = replace(none, labels=labels)
     chosen = [contract.chosen_by(Badge(), one, classifier) for one in (none, some)]
     assert torch.equal(chosen[0].indices, chosen[1].indices)
-
-
-def test_the_chunk_size_changes_nothing(monkeypatch):
-    pool, classifier = problem(3, num_items=37)
-    whole = contract.chosen_by(Badge(), pool, classifier, size=9).indices
-    monkeypatch.setattr(covering, "_CHUNK_ROWS", 5)
-    monkeypatch.setattr("fewlabels.gram.kernels._CHUNK_BYTES", 100)
-    parts = contract.chosen_by(Badge(), pool, classifier, size=9).indices
-    assert torch.equal(parts, whole)
-
-
-def test_what_is_missing_or_misspelt_is_said():
-    with pytest.raises(UnknownNameError, match="first called 'larges'"):
-        Badge(first="larges")
-    pool, _ = problem(0)
-    without = PrecomputedClassifier(torch.zeros(30, 2), torch.empty(30, 0))
-    with pytest.raises(UsageError, match="There are 0 logits; give"):
-        contract.chosen_by(Badge(), pool, without)

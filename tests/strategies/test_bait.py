@@ -7,10 +7,9 @@ from tests.strategies import contract
 from tests.strategies.twins import bait as twin
 from tests.strategies.twins.problems import small_problem
 
-from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.errors import UsageError
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.rng import stream
-from fewlabels.search import information
 from fewlabels.strategies import Bait
 from fewlabels.strategies.arrays import precomputed
 
@@ -48,18 +47,6 @@ def test_taking_items_out_again_changes_the_choice():
         ]
 
     assert sets(1) != sets(2)
-
-
-def test_the_choice_is_the_same_for_any_chunk_size(monkeypatch):
-    pool, classifier = contract.problem(0)
-    for likelihood in ("categorical", "binary"):
-        strategy = Bait(likelihood=likelihood)
-        whole = contract.chosen_by(strategy, pool, classifier)
-        with monkeypatch.context() as patch:
-            patch.setattr(information, "_CHUNK_ENTRIES", 7 * 64)
-            parts = contract.chosen_by(strategy, pool, classifier)
-        assert torch.equal(whole.indices, parts.indices)
-        assert parts.value == pytest.approx(whole.value)
 
 
 def test_copies_are_asked_once():
@@ -129,19 +116,6 @@ def test_wide_rows_are_projected_and_the_choice_explains_nearly_as_much():
     short = contract.chosen_by(Bait(components=4), pool, wide)
     assert short.value == pytest.approx(exact.value, rel=0.05)
     assert len(set(exact.indices.tolist()) & set(short.indices.tolist())) >= 4
-
-
-def test_wrong_options_are_refused():
-    with pytest.raises(UnknownNameError, match="likelihood called 'binry'"):
-        Bait(likelihood="binry")
-    with pytest.raises(UsageError, match="regularization is 0; it must be above 0"):
-        Bait(regularization=0)
-    with pytest.raises(UsageError, match=r"oversample is 0\.5; "):
-        Bait(oversample=0.5)
-
-
-def test_a_permuted_pool_gives_the_permuted_answer():
-    contract.check_ignores_order(Bait(), Bait(likelihood="binary"))
 
 
 @pytest.mark.parametrize("likelihood", ["categorical", "binary"])

@@ -125,20 +125,7 @@ def test_the_strategy_asks_by_index_and_tells_what_it_did():
     assert many.record == {"exact": False, "samples": 20}
 
 
-def test_a_part_is_looked_at_where_there_are_too_many():
-    pool, classifier = contract.problem(4)
-    query = contract.chosen_by(BatchBald(max_pool=9), pool, classifier)
-    notice = {"considered": 9, "out_of": 42, "max_pool": 9}
-    assert query.record["subsample"] == notice
-
-
 def test_too_few_samples_are_refused_with_both_numbers():
     pool, classifier = contract.problem(4)
     with pytest.raises(UsageError, match="21 samples are needed, but 20 were"):
         contract.chosen_by(BatchBald(num_samples=21), pool, classifier)
-
-
-@pytest.mark.parametrize("options", [{"num_samples": 1}, {"num_configurations": 0}])
-def test_numbers_that_compare_nothing_are_refused(options):
-    with pytest.raises(UsageError, match=next(iter(options))):
-        BatchBald(**options)

@@ -1,12 +1,10 @@
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 import torch
 from tests import reference
 from tests.strategies import contract
 
-from fewlabels.errors import UsageError
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
@@ -152,33 +150,3 @@ def test_a_part_is_clustered_where_there_are_too_many_and_margins_see_all():
     many = contract.chosen_by(ClusterMargin(max_pool=20), pool, classifier, size=30)
     assert len(many) == 30
     assert many.record["subsample"]["considered"] == 30
-
-
-@pytest.mark.parametrize("entries", [1, 37])
-def test_any_chunk_size_gives_the_same_answer(monkeypatch, entries):
-    pool, classifier = contract.problem(7)
-    whole = contract.chosen_by(ClusterMargin(), pool, classifier)
-    monkeypatch.setattr("fewlabels.strategies.inputs._CHUNK_ENTRIES", entries)
-    chunked = contract.chosen_by(ClusterMargin(), pool, classifier)
-    assert torch.equal(whole.indices, chunked.indices)
-
-
-def test_without_logits_the_remedy_is_named():
-    pool, classifier = contract.problem(0)
-    silent = replace(classifier, logits=torch.empty(60, 0), samples=None)
-    with pytest.raises(UsageError, match="There are 0 logits; give"):
-        contract.chosen_by(ClusterMargin(), pool, silent)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"pool_factor": 0.5}, "pool_factor is 0.5; it must be at least 1"),
-        ({"num_clusters": 3, "distance": 0.5}, r"3 clusters or distance 0.5"),
-        ({"num_clusters": 0}, "num_clusters is 0"),
-        ({"distance": -1.0}, "distance is -1.0; it must be at least 0"),
-    ],
-)
-def test_wrong_options_are_refused(options, message):
-    with pytest.raises(UsageError, match=message):
-        ClusterMargin(**options)

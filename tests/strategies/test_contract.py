@@ -2,7 +2,7 @@ import pytest
 from tests.strategies import contract
 
 from fewlabels import strategies
-from fewlabels.errors import BudgetError, UsageError
+from fewlabels.errors import UsageError
 from fewlabels.experiments.conformance import check
 from fewlabels.pool import check_query
 
@@ -96,9 +96,25 @@ def test_chooses_distinct_candidates(name, options, num_labeled):
     check_query(contract.chosen_by(strategy, pool, classifier), pool, 5)
 
 
-@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
-def test_refuses_more_than_there_is(name, options):
-    pool, classifier = contract.problem(0)
+CHUNKS = {
+    "fewlabels.gram.kernels._CHUNK_BYTES": 100,
+    "fewlabels.search.blocks._CHUNK_LENGTH": 7,
+    "fewlabels.search.clusters._CHUNK_ENTRIES": 37,
+    "fewlabels.search.covering._CHUNK_ROWS": 5,
+    "fewlabels.search.information._CHUNK_ENTRIES": 7 * 64,
+    "fewlabels.strategies.batchbald._CHUNK_ENTRIES": 1,
+    "fewlabels.strategies.inputs._CHUNK_ENTRIES": 37,
+    "fewlabels.strategies.outward._CHUNK_ENTRIES": 37,
+}
+
+
+@pytest.mark.parametrize(("name", "options"), QUICK)
+def test_any_chunk_size_gives_the_same_answer(name, options, monkeypatch):
+    pool, classifier = contract.problem(7)
     strategy = strategies.resolve(name, options)
-    with pytest.raises(BudgetError, match="43 items are asked for, and there are 42"):
-        contract.chosen_by(strategy, pool, classifier, size=43)
+    whole = contract.chosen_by(strategy, pool, classifier, 20)
+    for path, size in CHUNKS.items():
+        monkeypatch.setattr(path, size)
+    parts = contract.chosen_by(strategy, pool, classifier, 20)
+    assert parts.indices.tolist() == whole.indices.tolist()
+    assert parts.value == pytest.approx(whole.value)

@@ -4,7 +4,6 @@ import pytest
 import torch
 from tests.strategies import contract
 
-from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
@@ -51,23 +50,6 @@ def test_with_nothing_labeled_the_first_is_near_the_mean_and_not_index_zero():
         assert first == int((rows - rows.mean(dim=0)).norm(dim=1).argmin())
 
 
-def test_a_permuted_pool_gives_the_permuted_answer():
-    assert Coreset().ignores_order
-    assert not Coreset(method="robust").ignores_order
-    for num_labeled in (0, 3):
-        pool, classifier = problem(1, num_labeled)
-        order = torch.randperm(len(pool), generator=stream(5))
-        permuted = Pool.build(
-            ArrayImages(classifier.features[order]), pool.labels[order], ("a",)
-        )
-        other = PrecomputedClassifier(
-            classifier.features[order], classifier.logits[order]
-        )
-        there = contract.chosen_by(Coreset(), permuted, other).indices
-        here = contract.chosen_by(Coreset(), pool, classifier).indices
-        assert order[there].tolist() == here.tolist()
-
-
 def test_robust_is_never_worse_and_says_what_it_left_out():
     strategy = Coreset(method="robust", outliers=0.2, max_pool=20)
     for seed in range(5):
@@ -90,10 +72,3 @@ def test_the_radius_is_a_distance_and_not_its_square():
         query = contract.chosen_by(Coreset(method=method), pool, classifier, size=1)
         assert query.indices.tolist() == [3]
         assert query.record["radius"] == pytest.approx(2)
-
-
-def test_wrong_options_are_refused():
-    with pytest.raises(UnknownNameError, match="method called 'robus'"):
-        Coreset(method="robus")
-    with pytest.raises(UsageError, match="outliers is 1; it must be at least 0 and"):
-        Coreset(outliers=1)

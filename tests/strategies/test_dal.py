@@ -3,7 +3,6 @@ import pytest
 import torch
 from tests.strategies import contract
 
-from fewlabels.errors import UsageError
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
@@ -124,27 +123,3 @@ def test_no_candidate_is_left_unseen_gissin_1(seed):
         "out_of": 296,
         "max_train": 5,
     }
-
-
-def test_without_labels_other_strategies_are_named():
-    pool, classifier = contract.problem(0, num_labeled=0)
-    with pytest.raises(UsageError, match=r"None of the 60 items .* begin with 'typi"):
-        contract.chosen_by(DiscriminativeActiveLearning(), pool, classifier)
-
-
-@pytest.mark.parametrize("entries", [1, 37])
-def test_any_chunk_size_gives_the_same_answer(monkeypatch, entries):
-    pool, classifier = contract.problem(7)
-    strategy = DiscriminativeActiveLearning()
-    whole = contract.chosen_by(strategy, pool, classifier, 20)
-    monkeypatch.setattr("fewlabels.strategies.inputs._CHUNK_ENTRIES", entries)
-    chunked = contract.chosen_by(strategy, pool, classifier, 20)
-    assert torch.equal(whole.indices, chunked.indices)
-
-
-@pytest.mark.parametrize(
-    "options", [{"num_parts": 0}, {"max_train": 0}, {"penalty": 0.0}]
-)
-def test_wrong_options_are_refused(options):
-    with pytest.raises(UsageError, match=f"{next(iter(options))} is .*; it must be"):
-        DiscriminativeActiveLearning(**options)

@@ -1,12 +1,10 @@
-import pytest
 import torch
 from tests.strategies import contract
 
-from fewlabels.errors import UsageError
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
-from fewlabels.strategies import ExpectedGradientLength, egl, inputs
+from fewlabels.strategies import ExpectedGradientLength, egl
 
 
 def problem(seed, num_items=20):
@@ -51,22 +49,3 @@ def test_small_doubts_keep_their_order():
     scores = egl._expected_error(logits.double())
     doubts = (-logits[:, 0]).double().exp()
     torch.testing.assert_close(scores, 2 * 2**0.5 * doubts, rtol=1e-9, atol=0)
-
-
-def test_the_chunk_size_changes_nothing(monkeypatch):
-    pool, _, classifier = problem(1, num_items=33)
-    whole = contract.chosen_by(ExpectedGradientLength(), pool, classifier, 30).indices
-    monkeypatch.setattr(inputs, "_CHUNK_ENTRIES", 10)
-    parts = contract.chosen_by(ExpectedGradientLength(), pool, classifier, 30).indices
-    assert torch.equal(whole, parts)
-
-
-def test_a_permuted_pool_gives_the_permuted_answer():
-    contract.check_ignores_order(ExpectedGradientLength())
-
-
-def test_without_logits_the_remedy_is_named():
-    pool, _, classifier = problem(0)
-    without = PrecomputedClassifier(classifier.features, torch.empty(20, 0))
-    with pytest.raises(UsageError, match="There are 0 logits; give"):
-        contract.chosen_by(ExpectedGradientLength(), pool, without)

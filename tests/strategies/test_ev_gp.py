@@ -4,10 +4,8 @@ from tests.strategies import contract
 from tests.strategies.twins import gaussian as twin
 from tests.strategies.twins.problems import gram_of, small_problem
 
-from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
-from fewlabels.search import blocks
 from fewlabels.strategies import ExpectedVariance, Random
 
 
@@ -42,15 +40,6 @@ def test_the_middle_of_a_crowd_is_asked_first_and_then_the_other_crowd():
     assert int(first) < 20 <= int(second) < 29 == int(third)
 
 
-def test_the_choice_is_the_same_for_any_chunk_size(monkeypatch):
-    pool, classifier = contract.problem(0)
-    whole = contract.chosen_by(ExpectedVariance(), pool, classifier)
-    monkeypatch.setattr(blocks, "_CHUNK_LENGTH", 7)
-    parts = contract.chosen_by(ExpectedVariance(), pool, classifier)
-    assert torch.equal(whole.indices, parts.indices)
-    assert parts.value == pytest.approx(whole.value)
-
-
 def test_a_part_of_the_pool_as_references_serves_the_whole():
     pool, classifier = contract.problem(1)
     gram = gram_of("last-layer", classifier)
@@ -68,16 +57,3 @@ def test_a_part_of_the_pool_as_references_serves_the_whole():
         variance_after, (whole.indices, part.indices, random.indices)
     )
     assert best <= near < (best + blind) / 2
-
-
-def test_wrong_options_are_refused():
-    with pytest.raises(UnknownNameError, match="kernel called 'widehead'"):
-        ExpectedVariance(kernel="widehead")
-    with pytest.raises(UsageError, match="noise is 0; it must be above 0"):
-        ExpectedVariance(noise=0)
-
-
-def test_a_permuted_pool_gives_the_permuted_answer():
-    contract.check_ignores_order(
-        ExpectedVariance(), ExpectedVariance(kernel="wide-head")
-    )

@@ -7,9 +7,8 @@ from tests.strategies.twins import gaussian as twin
 from tests.strategies.twins.problems import gram_of, small_problem
 
 import fewlabels
-from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.errors import UsageError
 from fewlabels.models.classifiers import PrecomputedClassifier
-from fewlabels.search import blocks
 from fewlabels.strategies import MostLikelyOutputChange
 
 
@@ -83,14 +82,6 @@ def test_what_fits_its_own_prediction_changes_nothing():
     assert not set(query.indices.tolist()) & set(settled.tolist())
 
 
-def test_the_choice_is_the_same_for_any_chunk_size(monkeypatch):
-    pool, classifier = contract.problem(0)
-    whole = contract.chosen_by(MostLikelyOutputChange(), pool, classifier)
-    monkeypatch.setattr(blocks, "_CHUNK_LENGTH", 7)
-    parts = contract.chosen_by(MostLikelyOutputChange(), pool, classifier)
-    assert torch.equal(whole.indices, parts.indices)
-
-
 def test_labels_that_are_not_given_are_asked_for():
     _, classifier = contract.problem(4)
     with pytest.raises(UsageError, match="2 labeled items have no class"):
@@ -102,16 +93,3 @@ def test_labels_that_are_not_given_are_asked_for():
             size=3,
             seed=0,
         )
-
-
-def test_wrong_options_are_refused():
-    with pytest.raises(UnknownNameError, match="several called 'sequential'"):
-        MostLikelyOutputChange(several="sequential")
-    with pytest.raises(UsageError, match="ridge is -1"):
-        MostLikelyOutputChange(ridge=-1)
-
-
-def test_a_permuted_pool_gives_the_permuted_answer():
-    contract.check_ignores_order(
-        MostLikelyOutputChange(), MostLikelyOutputChange(several="top")
-    )

@@ -7,7 +7,7 @@ from tests.sizes import seeds
 from tests.strategies import contract
 
 from fewlabels import strategies
-from fewlabels.errors import DegenerateGramWarning, UnknownNameError, UsageError
+from fewlabels.errors import DegenerateGramWarning, UsageError
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, Answers, ArrayImages, Pool, Query, Round
 from fewlabels.rng import fork, stream
@@ -125,13 +125,6 @@ def test_auto_decides_once_per_run():
         classifier, pool, 5, stream(0), history=[earlier]
     )
     assert query.record["kernel"] == "wide-head"
-
-
-def test_a_misspelt_kernel_is_not_taken_for_the_last_layer():
-    with pytest.raises(
-        UnknownNameError, match=r"kernel called 'widehead'\. Did you mean"
-    ):
-        NeuralPreconditioning(kernel="widehead")
 
 
 @pytest.mark.parametrize("kernel", ["last-layer", "wide-head"])

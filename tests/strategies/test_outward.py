@@ -4,7 +4,6 @@ import torch
 from tests.strategies import contract
 
 from fewlabels import rng, training
-from fewlabels.errors import UnknownNameError
 from fewlabels.gram.diffusion import Diffusion, diffusion_rows, joint_rows
 from fewlabels.gram.graph import NeighborGraph
 from fewlabels.gram.nodes import Nodes
@@ -129,12 +128,6 @@ def test_doubt_decides_between_equal_groups():
         assert int(query.indices.min()) >= 12
 
 
-def test_the_order_of_the_pool_does_not_matter():
-    contract.check_ignores_order(
-        Outward(), VOptimal(), VarianceReduction(), SigmaOptimal()
-    )
-
-
 @pytest.mark.parametrize("power", [0.0, 2.0])
 def test_a_joint_kernel_agrees_with_trying_every_candidate(power):
     for seed in range(12):
@@ -168,8 +161,3 @@ def test_a_joint_kernel_has_the_graph_of_a_graph_learner():
         patch.setattr(NeighborGraph, "of", lambda *told: made.append(1) or of(*told))
         contract.chosen_by(VOptimal(kernel="joint"), pool, classifier, 3)
     assert not made  # the one that was learned over
-
-
-def test_a_kernel_that_is_not_known_is_refused():
-    with pytest.raises(UnknownNameError, match="no kernel called 'grph'"):
-        Outward(kernel="grph")

@@ -4,7 +4,6 @@ import pytest
 import torch
 from tests.strategies import contract
 
-from fewlabels.errors import UsageError
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
@@ -114,22 +113,3 @@ def test_clusters_are_classes_or_else_as_many_as_items(monkeypatch):
     contract.chosen_by(ProbCover(), nameless, classifier, size=5)
     contract.chosen_by(ProbCover(), nameless, classifier, size=1)
     assert asked == [3, 4, 5, 2]
-
-
-def test_a_larger_pool_is_looked_at_in_part_and_that_is_said():
-    pool, classifier = problem(19)
-    query = contract.chosen_by(ProbCover(max_pool=11), pool, classifier)
-    assert query.record["subsample"]["considered"] == 11
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"radius": 0}, "radius is 0; it must be above 0"),
-        ({"purity": 1.5}, r"purity is 1\.5; it must be above 0 and at most 1"),
-        ({"num_clusters": 1}, "num_clusters is 1; it must be at least 2"),
-    ],
-)
-def test_options_that_mean_nothing_are_refused(options, words):
-    with pytest.raises(UsageError, match=words):
-        ProbCover(**options)

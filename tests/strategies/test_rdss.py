@@ -50,9 +50,3 @@ def test_without_the_pool_nothing_but_variety_counts():
     unit = torch.nn.functional.normalize(classifier.features.double())
     apart = (unit - unit[pool.labeled]).square().sum(dim=1)
     assert int(query.indices) == int(apart.argmax())
-
-
-def test_the_order_of_the_pool_does_not_matter():
-    contract.check_ignores_order(
-        RepresentativeDiverse(), RepresentativeDiverse(width=0.2)
-    )

@@ -5,7 +5,6 @@ import pytest
 import torch
 from tests.strategies import contract
 
-from fewlabels.errors import UsageError
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
@@ -170,16 +169,6 @@ def test_the_seed_reaches_the_clusters_scikit_activeml_503():
 # ----------------------------------------------------------------------- large pools
 
 
-@pytest.mark.parametrize("entries", [1, 37, 400])
-def test_any_chunk_size_gives_the_same_answer(monkeypatch, entries):
-    pool, classifier = contract.problem(7)
-    whole = contract.chosen_by(TypiClust(), pool, classifier, 20)
-    monkeypatch.setattr(grouping, "_CHUNK_ENTRIES", entries)
-    monkeypatch.setattr("fewlabels.strategies.inputs._CHUNK_ENTRIES", entries)
-    chunked = contract.chosen_by(TypiClust(), pool, classifier, 20)
-    assert torch.equal(whole.indices, chunked.indices)
-
-
 def test_clusters_of_a_part_serve_all_rows():
     generator = stream(3, "blobs")
     centers = 10 * torch.randn(4, 3, generator=generator)
@@ -197,11 +186,6 @@ def test_neighbors_of_a_part_rank_rows_nearly_as_all_do():
     rough = grouping.neighbor_distances(rows, 20, stream(0), num_references=200)
     assert float(torch.corrcoef(torch.stack([exact, rough]))[0, 1]) > 0.9
     assert not torch.equal(exact, rough)
-
-
-def test_no_cluster_at_all_is_refused():
-    with pytest.raises(UsageError, match="max_clusters is 0; it must be at least 1"):
-        TypiClust(max_clusters=0)
 
 
 def test_centers_fitted_to_a_part_are_noted(monkeypatch):

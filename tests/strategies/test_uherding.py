@@ -4,7 +4,6 @@ import pytest
 import torch
 from tests.strategies import contract
 
-from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, WITHHELD, ArrayImages, Pool
 from fewlabels.rng import stream
@@ -144,10 +143,6 @@ def test_without_logits_it_is_max_herding():
     assert query.record["temperature"] is None
 
 
-def test_a_permuted_pool_gives_the_permuted_answer():
-    contract.check_ignores_order(UncertaintyHerding())
-
-
 def test_the_temperature_is_the_likeliest_and_at_least_one():
     logits = torch.tensor([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [0.0, 4.0]]).double()
     labels = torch.tensor([0, 0, 0, 0])  # three of four are right: odds of 3
@@ -155,12 +150,3 @@ def test_the_temperature_is_the_likeliest_and_at_least_one():
     assert best_temperature(logits[:3], labels[:3]) == 1
     assert best_temperature(logits, 1 - labels) == pytest.approx(100)
     assert best_temperature(logits, torch.full((4,), WITHHELD)) == 1
-
-
-def test_wrong_options_are_refused():
-    with pytest.raises(UnknownNameError, match="uncertainty called 'margn'"):
-        UncertaintyHerding(uncertainty="margn")
-    with pytest.raises(UsageError, match="radius is 0; it must be above 0"):
-        UncertaintyHerding(radius=0)
-    with pytest.raises(UsageError, match=r"temperature is -1\.0; it must be above 0"):
-        UncertaintyHerding(temperature=-1.0)

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from tests import reference
 from tests.strategies import contract
 
-from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.strategies import Entropy, LeastConfidence, Margin
 
@@ -48,16 +47,3 @@ def test_margin_on_logits_and_on_probabilities_differ():
 
     assert parity(Margin()) == {0}
     assert parity(Margin(on="logits")) == {1}
-
-
-@pytest.mark.parametrize("strategy", [Margin, LeastConfidence])
-def test_a_scale_that_does_not_exist_is_refused(strategy):
-    with pytest.raises(UnknownNameError, match=r"on called 'logit'\. Did you mean"):
-        strategy(on="logit")
-
-
-def test_without_logits_the_remedy_is_named():
-    pool, _ = contract.problem(0)
-    classifier = PrecomputedClassifier(torch.zeros(60, 2), torch.empty(60, 0))
-    with pytest.raises(UsageError, match="There are 0 logits; give"):
-        contract.chosen_by(Margin(), pool, classifier)
