@@ -1,10 +1,17 @@
-"""MkDocs hook: tables of strategies and learners, and a page per strategy.
+"""MkDocs hook: what the pages derive from the code.
 
-It also shows the few reStructuredText marks of docstrings as Markdown.
+One page per strategy in the navigation, the options on each of them, and the tables of
+strategies and learners. It also shows the few reStructuredText marks of docstrings as Markdown.
 """
 
+import ast
+import dataclasses
+import inspect
+import itertools
 import re
 import sys
+import textwrap
+import typing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +22,7 @@ _FACTS = re.compile(
     r"^Looks at: (.+)\. Avoids copies within a set: (.+)\. Needs logits: (.+)\.$", re.M
 )
 _ROLE = re.compile(r":(?:class|func|mod|meth|attr):(<code>)~?")
+_REFERENCE = re.compile(r":(?:class|func|mod|meth|attr|data):`~?([^`]+)`")
 _LITERAL_BLOCK = re.compile(r"<p>::</p>")
 _LITERAL_COLONS = re.compile(r"::</p>")
 
@@ -47,17 +55,72 @@ def learner_table() -> str:
     return "\n".join(rows)
 
 
+def options_table(name: str) -> str:
+    """Return a table of a strategy's options, from its fields and their docstrings."""
+    strategy = strategies.resolve(name)
+    notes = _field_notes(type(strategy))
+    rows = ["| option | default | meaning |", "|---|---|---|"]
+    for option in dataclasses.fields(strategy):  # type: ignore[arg-type]
+        default = f'"{option.default}"' if isinstance(option.default, str) else None
+        if default is None:
+            is_number = type(option.default) in {int, float}
+            default = f"{option.default:,g}" if is_number else str(option.default)
+        note = " ".join([notes.get(option.name, ""), _choices(option.type)]).strip()
+        rows.append(f"| `{option.name}` | `{default}` | {note} |")
+    return "\n".join(rows)
+
+
+def _field_notes(kind: type) -> dict[str, str]:
+    """Return the docstring of each field of a dataclass and its bases."""
+    notes = {}
+    for base in reversed(kind.__mro__[:-1]):
+        [node] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        body = typing.cast(ast.ClassDef, node).body
+        for field, note in itertools.pairwise(body):
+            match field, note:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    plain = _REFERENCE.sub(r"`\1`", " ".join(text.split()))
+                    notes[name] = plain.replace("``", "`")
+    return notes
+
+
+def _choices(annotation: Any) -> str:
+    """Return the values that a field may have, if they are listed."""
+    for part in (annotation, *typing.get_args(annotation)):
+        if typing.get_origin(part) is typing.Literal:
+            values = ", ".join(f'`"{value}"`' for value in typing.get_args(part))
+            return f"One of {values}."
+    return ""
+
+
 def on_config(config: Any) -> Any:
     """Add the page of each strategy to the navigation."""
-    for section in config["nav"]:
-        section.get("Strategies", []).extend(
-            {name: f"strategies/{name}.md"} for name in strategies.names()
-        )
+    pages = [{name: f"strategies/{name}.md"} for name in strategies.names()]
+    _strategies_in(config["nav"]).extend(pages)
     return config
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Return a page with the tables in their places."""
+def _strategies_in(nav: list[Any]) -> list[Any]:
+    """Return the list of the navigation that holds the pages of strategies."""
+    found = [
+        inner for entry in nav if isinstance(entry, dict) for inner in entry.items()
+    ]
+    for name, inner in found:
+        if isinstance(inner, list):
+            pages = inner if name == "Strategies" else _strategies_in(inner)
+            if pages:
+                return pages
+    return []
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Return a page with the derived tables in their places."""
+    path = Path(page.file.src_uri)
+    if "<!-- options -->" in markdown:
+        markdown = markdown.replace("<!-- options -->", options_table(path.stem))
     markdown = markdown.replace("<!-- strategies -->", strategy_table())
     return markdown.replace("<!-- learners -->", learner_table())
 
