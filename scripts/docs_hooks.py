@@ -1,7 +1,8 @@
 """MkDocs hook: what the pages derive from the code.
 
 One page per strategy in the navigation, the options on each of them, and the tables of
-strategies and learners. It also shows the few reStructuredText marks of docstrings as Markdown.
+strategies and learners. It also shows the few reStructuredText marks of docstrings as
+Markdown.
 """
 
 import ast
