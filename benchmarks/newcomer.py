@@ -33,7 +33,7 @@ from sklearn.linear_model import LogisticRegressionCV
 from fewlabels.data.files import FileImages
 from fewlabels.pool import UNKNOWN
 from fewlabels.projects import Project, predict
-from fewlabels.projects.image_index import scan
+from fewlabels.projects.image_index import image_file, scan
 from fewlabels.rng import stream
 
 RECORD = Path(__file__).parent / "results" / "newcomer.json"
@@ -152,7 +152,7 @@ def at_random(
     pool = snapshot.pool(project.images(snapshot))
     pool = replace(pool, candidates=pool.candidates[:0])
     known = torch.tensor([truth[item.path] for item in snapshot.items])
-    files = tuple(one.file(held) for one in scan(held).files)
+    files = tuple(image_file(one, held) for one in scan(held).files)
     channels, height, width = project.settings.shape
     images = FileImages(files, (channels, height, width))
     right = torch.tensor([held_truth[file.name] for file in files])
