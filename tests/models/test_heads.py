@@ -82,7 +82,7 @@ def test_dropout_comes_before_the_last_layer(name):
 
 def test_a_head_refuses_images_and_says_what_takes_them():
     generator = rng.stream(0, "weights")
-    with pytest.raises(UsageError, match=r"\(1, 8, 8\).*'wrn-' for images"):
+    with pytest.raises(UsageError, match=r"\(1, 8, 8\).*'wrn-10-1' for images"):
         models.build("linear", (1, 8, 8), 4, generator)
 
 

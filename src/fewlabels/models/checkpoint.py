@@ -22,6 +22,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 _ENTRY = "fewlabels"
 _DIGEST = "digest"
+_MAX_BYTES = 2**30
 
 
 def write(
@@ -78,14 +79,10 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
 
 def check_fit(own: Shapes, stored: Shapes, path: Path) -> None:
     """Raise unless names and shapes in a file are those of the module."""
-    odd = sorted(own.keys() ^ stored.keys())
-    if odd:
-        where = "missing from the file" if odd[0] in own else "unknown to the network"
-        seen = f"{len(odd)} names differ, the first, '{odd[0]}', is {where}"
-        raise DataError(f"{path} does not belong to this network: {seen}.")
-    for name, shape in own.items():
-        if shape != stored[name]:
-            seen = f"'{name}' has shape {stored[name]}, not {shape}"
+    for name in sorted(own.keys() | stored.keys()):
+        shape, wanted = stored.get(name, "missing"), own.get(name, "missing")
+        if shape != wanted:
+            seen = f"'{name}' has shape {shape}, not {wanted}"
             raise DataError(f"{path} does not belong to this network: {seen}.")
 
 
@@ -106,24 +103,21 @@ def published(path: Path, sha256: str) -> dict[str, Tensor]:
     Raises:
         DataError: If the file is missing, another, or holds more than tensors.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        msg = f"{path} cannot be read: {error.strerror}. Install its package again."
-        raise DataError(msg) from error
+    from fewlabels.data.untrusted import open_untrusted
+
+    advice = "Install its package again."
+    with open_untrusted(path, _MAX_BYTES, advice) as file:
+        content = file.read()
     digest = hashlib.sha256(content).hexdigest()
     if digest != sha256:
-        raise DataError(
-            f"{path} is not the published file: its SHA-256 begins with {digest[:12]}, "
-            f"not {sha256[:12]}. Install its package again."
-        )
+        seen = f"its SHA-256 begins with {digest[:12]}, not {sha256[:12]}"
+        raise DataError(f"{path} is not the published file: {seen}. {advice}")
     try:
         weights: dict[str, Tensor] = torch.load(  # noqa: TID251 - see above
             BytesIO(content), map_location="cpu", weights_only=True
         )
     except UnpicklingError as error:
-        msg = f"{path} holds more than tensors, and is not opened. Do not use it."
-        raise DataError(msg) from error
+        raise DataError(f"{path} holds more than tensors; do not use it.") from error
     return weights
 
 
@@ -145,8 +139,7 @@ def _open(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
                 words = files.parse_json((file.metadata() or {}).get(_ENTRY, "{}"))
             except ValueError:
                 words = None
-            is_ours = isinstance(words, dict)
-            if not is_ours or not all(isinstance(w, str) for w in words.values()):
+            if not isinstance(words, dict) or set(map(type, words.values())) - {str}:
                 raise DataError(f"{path} has no valid metadata; train again.")
             yield file, words
     except (SafetensorError, OSError) as error:

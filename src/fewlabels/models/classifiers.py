@@ -190,14 +190,15 @@ class PrecomputedClassifier:
     def __post_init__(self) -> None:
         """Check that the arrays belong together."""
         is_matrix = self.features.ndim == self.logits.ndim == 2
-        if not is_matrix or len(self.logits) != len(self.features):
-            shapes = f"{tuple(self.features.shape)} and {tuple(self.logits.shape)}"
+        samples = self.logits[None] if self.samples is None else self.samples
+        are_equal = len(self.logits) == len(self.features)
+        if not is_matrix or not are_equal or samples.shape[1:] != self.logits.shape:
+            parts = (self.features, self.logits, samples)
+            shapes = ", ".join(str(tuple(part.shape)) for part in parts)
             raise ShapeError(
-                f"features and logits have shapes {shapes}; give (N, F) and (N, C)."
+                f"features, logits and samples have the shapes {shapes}; give (N, F), "
+                "(N, C) and (K, N, C)."
             )
-        if self.samples is not None and self.samples.shape[1:] != self.logits.shape:
-            seen, wanted = tuple(self.samples.shape), tuple(self.logits.shape)
-            raise ShapeError(f"samples has shape {seen}; each must have {wanted}.")
 
     @property
     def num_classes(self) -> int:

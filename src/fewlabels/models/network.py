@@ -431,9 +431,10 @@ def build(
         options = dict(zip(keys, sizes, strict=True))
         return network(math.prod(item_shape), num_classes=num_classes, **options)
     if len(item_shape) != (_IMAGE_AXES if kind == "wrn" else 1):
+        needed = "images" if kind == "wrn" else "rows of features"
         raise UsageError(
-            f"The network '{name}' cannot take items of shape {item_shape}. Use 'wrn-' "
-            "for images (channels, height, width), 'linear' or 'mlp-' for features."
+            f"The network '{name}' needs {needed}, not shape {item_shape}. Use "
+            "'wrn-10-1' for images, 'linear' or 'mlp-256' for features."
         )
     if kind != "wrn":
         return Head(

@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from threading import get_ident
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -28,9 +28,10 @@ from torch.nn.modules import module as registration
 from fewlabels import rng
 from fewlabels.errors import (
     DataError,
+    Limits,
+    Settings,
     UnknownNameError,
     UsageError,
-    check_range,
     whole_number,
 )
 from fewlabels.models import checkpoint
@@ -43,7 +44,6 @@ from fewlabels.models.encoders import (
     unusable_model,
 )
 from fewlabels.models.module_encoder import ModuleEncoder
-from fewlabels.names import check_known
 
 Config = Mapping[str, Any]
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
@@ -51,6 +51,7 @@ Interpolation = Literal["nearest", "bilinear", "bicubic"]
 MAX_SIDE = 2048
 """Largest height or width, in pixels, that images are resized or cropped to."""
 
+_SIDE = Limits(at_least=1, at_most=MAX_SIDE)
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's colors
 _DEFAULT_SIDE = 224
 _DEFAULT_CROP = 0.875
@@ -81,12 +82,12 @@ _CLASS_TOKENS = ("cls_token", "class_embedding", "class_token")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Preparation:
+class Preparation(Settings):
     """How images become the input of a network, in this order."""
 
-    scale: int | tuple[int, int] | None
+    scale: Annotated[int | tuple[int, int] | None, _SIDE]
     """The shorter side, or height and width, they are resized to; None: not at all."""
-    crop: tuple[int, int] | None = None
+    crop: Annotated[tuple[int, int] | None, _SIDE] = None
     """Height and width that are cut out of the center; None: all is kept."""
     interpolation: Interpolation = "bilinear"
     """How they are resized, always with antialiasing unless it is ``"nearest"``."""
@@ -97,11 +98,7 @@ class Preparation:
 
     def __post_init__(self) -> None:
         """Check what files may say."""
-        check_known("interpolation", self.interpolation, Interpolation)
-        scale = self.scale if isinstance(self.scale, tuple) else (self.scale or 1,)
-        for side in (*scale, *(self.crop or ())):
-            whole_number("A side of prepared images", side)
-            check_range("A side of prepared images", side, at_least=1, at_most=MAX_SIDE)
+        super().__post_init__()
         if {len(self.mean), len(self.spread)} != {_COLORS} or 0 in self.spread:
             seen = f"mean {self.mean} and spread {self.spread}"
             raise UsageError(f"Colors have {seen}; give three numbers each, not 0.")
