@@ -1,7 +1,6 @@
 """Benchmarks that are not finished, have failed, or hold next to nothing."""
 
 import math
-import shutil
 
 import pytest
 from tests.report.benches import Bench, condition, experiment, facts
@@ -71,23 +70,16 @@ def test_one_seed(tmp_path):
     assert "npc 50.00 60.00 80.00" in words
 
 
-def test_one_strategy(tmp_path):
-    strategies = (Choice(name="margin"),)
+@pytest.mark.parametrize("names", [("margin",), ("margin", "badge")])
+def test_one_strategy_or_neither_random_nor_npc(tmp_path, names):
+    strategies = tuple(Choice(name=name) for name in names)
     bench = Bench(tmp_path, experiment(strategies=strategies, figures=ALL))
     for seed in range(3):
-        bench.run("margin", seed, [0.5, 0.6, 0.7])
-    words = shown(bench)
-    assert "Nothing can be compared" in words
-    assert "Paired comparison" not in words
-
-
-def test_neither_random_nor_npc(tmp_path):
-    strategies = (Choice(name="margin"), Choice(name="badge"))
-    bench = Bench(tmp_path, experiment(strategies=strategies))
-    for seed in range(3):
-        bench.run("margin", seed, [0.5, 0.6, 0.7]).run("badge", seed, [0.5, 0.6, 0.8])
+        for name in names:
+            bench.run(name, seed, [0.5, 0.6, 0.7])
     words = shown(bench)
     assert "Nothing can be compared: a test needs random or npc" in words
+    assert "Paired comparison" not in words
 
 
 @pytest.mark.parametrize("nothing", [None, math.nan])
@@ -108,13 +100,6 @@ def test_the_same_difference_on_every_seed(tmp_path):
         bench.run("random", seed, [0.5, 0.6, 0.7]).run("npc", seed, [0.5, 0.6, 0.8])
     words = shown(bench)
     assert "npc at 12 labels +10.00 – to – – – –" in words
-
-
-def test_equal_strategies(tmp_path):
-    bench = Bench(tmp_path, experiment())
-    for seed in range(3):
-        bench.run("random", seed, [0.5, 0.6, 0.7]).run("npc", seed, [0.5, 0.6, 0.7])
-    assert "no difference from random at 12 labels is significant" in shown(bench)
 
 
 def test_different_machines_and_data_are_warned_of(tmp_path):
@@ -234,28 +219,6 @@ def test_holm_is_over_all_conditions(tmp_path):
         *((float(r[places[0]]), float(r[places[1]])) for r in rows), strict=True
     )
     assert min(corrected) == pytest.approx(4 * min(raw))
-
-
-def test_one_query_each_before_anything_is_done(tmp_path):
-    asked = shots(tmp_path / "done").experiment
-    words = shown(Bench(tmp_path / "new", asked))
-    assert "None of 24 runs is finished yet." in words
-
-
-def test_tables_of_an_earlier_report_do_not_outlive_it(tmp_path):
-    bench = Bench(tmp_path, experiment())
-    for seed in range(3):
-        for strategy in ("random", "npc"):
-            bench.run(strategy, seed, [0.4, 0.5 + seed / 10, 0.6 + seed / 7])
-    path = write_bench_report(bench.folder, "toys").parent
-    before = {one.name for one in path.rglob("*") if one.is_file()}
-    assert {"tests-random.csv", "curves.png"} <= before
-    (path / "tables" / "my notes.txt").touch()
-    bench.folder.ask_for(experiment(seeds=(0, 1, 2, 3)))
-    shutil.rmtree(bench.folder.path / "cells")
-    write_bench_report(bench.folder, "toys")
-    after = {one.name for one in path.rglob("*") if one.is_file()}
-    assert after == {"index.html", "my notes.txt"}
 
 
 def test_a_damaged_experiment_does_not_stop_the_report_of_another(tmp_path):

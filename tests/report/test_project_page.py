@@ -5,7 +5,7 @@ import re
 import pytest
 from tests.projects.toy import changed
 from tests.report.projects import CLASSES, answer, create, truly, write_images
-from tests.report.test_page import pictures, read, text_of
+from tests.report.test_page import check_sound, pictures, read, text_of
 
 from fewlabels.data.files import FileImages, check_files
 from fewlabels.experiments.evaluation import accuracy_interval
@@ -135,16 +135,6 @@ def test_nothing_asked_yet(tmp_path):
     assert "No images have been asked about yet." in shown
     assert pictures(path) == []
     assert "<svg" not in path.read_text("utf-8")
-
-
-def test_asked_and_not_answered(tmp_path):
-    project, _ = create(tmp_path)
-    with project:
-        project.ask()
-        path = page(project)
-    assert "0 of 14 images answered" in text_of(path)
-    assert captions(path, "open") == ["open"] * 14
-    assert len(pictures(path)) == 14
 
 
 def test_one_model_is_no_curve(tmp_path):
@@ -286,33 +276,12 @@ def wild(tmp_path_factory):
         yield page(project)
 
 
-def test_names_from_outside_are_only_ever_text(wild):
-    tags = read(wild).tags
-    assert not [tag for tag, _ in tags if tag in {"script", "b", "iframe", "object"}]
-    assert not [attrs for _, attrs in tags for name in attrs if name.startswith("on")]
+def test_names_from_outside_are_only_ever_text(wild, shown_page):
+    check_sound(shown_page)
+    check_sound(wild)
     html = wild.read_text("utf-8")
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert "&lt;b&gt;anna&lt;/b&gt;" in html
-
-
-def test_nothing_is_fetched_from_anywhere(wild, trained):
-    for path in (wild, page(trained)):
-        html = path.read_text("utf-8")
-        assert not re.search(r"https?:|url\(|@import", html)
-        for _, attrs in read(path).tags:
-            for name in ("src", "href", "xlink:href", "action", "data", "srcset"):
-                assert attrs.get(name, "#").startswith(("#", "data:image/"))
-        assert "default-src 'none'; img-src data:" in html
-
-
-def test_the_page_can_be_read_out(wild, trained):
-    for path in (wild, page(trained)):
-        tags = read(path).tags
-        assert ("html", {"lang": "en"}) in tags
-        assert all(attrs["alt"] for tag, attrs in tags if tag == "img")
-        assert all("scope" in attrs for tag, attrs in tags if tag == "th")
-        identifiers = [attrs["id"] for _, attrs in tags if "id" in attrs]
-        assert len(identifiers) == len(set(identifiers))
 
 
 def test_the_same_project_gives_the_same_bytes(trained, tmp_path):

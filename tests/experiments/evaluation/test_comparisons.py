@@ -1,4 +1,3 @@
-import dataclasses
 import itertools
 
 import numpy as np
@@ -40,14 +39,6 @@ def test_a_test_that_was_not_made_does_not_count():
 def test_holm_agrees_with_statsmodels(p_values):
     oracle = multipletests(p_values, method="holm")[1]
     np.testing.assert_allclose(holm(p_values), oracle, atol=1e-12)
-
-
-@given(st.permutations([0.001, 0.01, 0.02, 0.02, 0.5]))
-def test_the_order_of_tests_does_not_matter(p_values):
-    by_value = dict(
-        zip([0.001, 0.01, 0.02, 0.5], [0.005, 0.04, 0.06, 0.5], strict=True)
-    )
-    assert holm(p_values) == pytest.approx([by_value[p] for p in p_values])
 
 
 # -------------------------------------------------------------------- paired tests
@@ -144,22 +135,6 @@ def all_signs_p(differences):
     signs = np.array(list(itertools.product([0, 1], repeat=len(moved))))
     sums, seen = signs @ ranks, ranks[moved > 0].sum()
     return min(1, 2 * min((sums <= seen).mean(), (sums >= seen).mean()))
-
-
-def test_ties_do_not_make_it_enumerate(monkeypatch):
-    monkeypatch.setattr(stats, "permutation_test", None)
-    steps = np.array([1, 1, 2, 2, 3, 3, -1, 4, 4, 5, -2, 6])
-    (found,) = paired_tests({"a": steps, "b": np.zeros(12)}, against="b")
-    assert found.wilcoxon_p == pytest.approx(all_signs_p(steps))
-
-
-def test_turned_round_it_says_the_opposite():
-    values = {"a": [0.9, 0.8, 0.7], "b": [0.5, 0.9, 0.6]}
-    (one,) = paired_tests(values, against="b")
-    (other,) = paired_tests(values, against="a")
-    assert (one.low, one.wins) == (-other.high, other.losses)
-    assert one.effect_size == -other.effect_size
-    assert dataclasses.astuple(one)[7:11] == dataclasses.astuple(other)[7:11]
 
 
 def test_a_strategy_alone_has_nothing_to_be_compared_with():

@@ -86,7 +86,12 @@ def test_rounds_of_different_classes_are_refused(folder):
         {"made": {"trainer": {"label": {}}}},
         {"data": {"num_items": -1, "num_test": 0, "classes": []}},
         {"data": {"num_items": 1, "num_test": 10**400, "classes": []}},
+        {"data": None},
+        {"data": {"num_items": "many", "num_test": 3, "classes": []}},
+        {"data": {"num_items": 9, "num_test": 3, "classes": None}},
+        {"data": {"num_items": 9, "num_test": 3, "classes": [], "shape": 0.5}},
         {"settings": []},
+        {"settings": {"data": {}}},
         {"settings": {"trainer": {"name": 7, "options": {}}}},
     ],
 )

@@ -189,22 +189,8 @@ def test_a_run_json_of_another_program_is_refused(tmp_path, digits, content):
     assert (tmp_path / "run.json").read_text() == content
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"settings": []},
-        {"settings": None},
-        {"settings": {"data": {}}},
-        {"settings": {"strategy": {"name": 0.5, "options": {}}}},
-        {"data": None},
-        {"data": {}},
-        {"data": {"num_items": "many", "num_test": 3, "classes": []}},
-        {"data": {"num_items": 9, "num_test": 3, "classes": None}},
-        {"data": {"num_items": 9, "num_test": 3, "classes": [], "shape": 0.5}},
-    ],
-)
-def test_a_run_json_that_says_too_little_is_refused(run, digits, change):
-    content = json.loads(run.settings_file.read_text("utf-8")) | change
+def test_a_run_json_that_says_too_little_is_refused_by_all_who_read_it(run, digits):
+    content = json.loads(run.settings_file.read_text("utf-8")) | {"data": {}}
     del content["checksum"]
     run.settings_file.write_text(json.dumps(content), "utf-8")
     for reads in (
