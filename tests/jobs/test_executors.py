@@ -155,7 +155,7 @@ def test_ctrl_c_ends_workers_without_a_word_of_theirs(asleep, tmp_path):
 
 def test_a_worker_that_leaves_python_is_told_of_with_its_last_words(tmp_path):
     ((_, end),) = LocalExecutor(1, retries=0).run(f"{CALLS}:leave", [{}], tmp_path)
-    assert "lost once (exit code 5: something in it leaves Python)" in end["reason"]
+    assert "lost 1 times (exit code 5)" in end["reason"]
     assert "goodbye" in end["printed"]
 
 

@@ -53,9 +53,9 @@ def list_recipes(*, as_json: Json = False) -> None:
     nowhere = bench.BenchFolder(Path(os.devnull))
     for recipe in recipes:
         cost = bench.estimate(recipe, nowhere, num_workers=workers)
-        numbers = (str(cost.num_cells), str(cost.num_trainings))
+        counts = (str(cost.num_cells), str(cost.num_trainings))
         time = duration(3600 * cost.hours)
-        drawn.add_row(recipe.name, recipe.scale, *numbers, time, recipe.title)
+        drawn.add_row(recipe.name, recipe.scale, *counts, time, recipe.title)
     Terminal().result(drawn)
 
 
@@ -102,8 +102,6 @@ def run(
         chosen(recipe, strategies, seeds, features, allow_code=allow_code)
         for recipe in recipes
     ]
-    from fewlabels.report import write_bench_report
-
     on_cluster = {"--address": address, "--gpus": gpus or None}
     options.check_engine(engine, local={"--workers": workers}, ray=on_cluster)
     does: Executor = jobs.RayExecutor(address, gpus=gpus)
@@ -131,8 +129,7 @@ def run(
             experiment, folder, does, terminal, tensorboard=tensorboard, uri=mlflow
         )
         any_failed |= failed > 0
-        page = write_bench_report(folder, experiment.name).resolve()
-        terminal.result(f"Report: {page}")
+        page = _write_report(folder, experiment.name, terminal)
         if as_json:
             facts = {"experiment": experiment.name, "failed": failed, "report": page}
             print_json(facts)
@@ -148,8 +145,6 @@ def report(path: Folder, recipe: str | None = None, *, quiet: Quiet = False) -> 
     Options:
         recipe: Only this experiment. [default: all]
     """
-    from fewlabels.report import write_bench_report
-
     folder = bench.BenchFolder(path)
     known = list(folder.experiments())
     if recipe and recipe not in known:
@@ -157,8 +152,7 @@ def report(path: Folder, recipe: str | None = None, *, quiet: Quiet = False) -> 
     if not known:
         raise UsageError(f"No experiment was run in '{path}' yet: no report to write.")
     for name in [recipe] if recipe else known:
-        page = write_bench_report(folder, name)
-        Terminal(quiet).result(f"Report: {page.resolve()}")
+        _write_report(folder, name, Terminal(quiet))
 
 
 @app.command()
@@ -321,6 +315,15 @@ def do_runs(
     return len(folder.missing(failed))  # another command may have done some
 
 
+def _write_report(folder: "BenchFolder", name: str, terminal: Terminal) -> Path:
+    """Write the report of an experiment, and say where it is."""
+    from fewlabels.report import write_bench_report
+
+    page = write_bench_report(folder, name).resolve()
+    terminal.result(f"Report: {page}")
+    return page
+
+
 def _steps(number: int | None) -> str:
     if number is None:
         return "unknown length"
@@ -344,7 +347,6 @@ def demo(
         out: Folder for runs and report. [default: fewlabels-demo]
     """
     from fewlabels.experiments.bench.recipes import demo as demo_experiment
-    from fewlabels.report import write_bench_report
     from fewlabels.report.bench import finding
     from fewlabels.report.bench_sections import context_of
 
@@ -353,7 +355,7 @@ def demo(
     folder = bench.BenchFolder(out or Path(f"fewlabels-demo{'-fast' * fast}"))
     folder.open()
     failed = do_runs(experiment, folder, jobs.LocalExecutor(), terminal, every=16)
-    page = write_bench_report(folder, experiment.name).resolve()
+    page = _write_report(folder, experiment.name, terminal)
     context = context_of(bench.read_results(folder, experiment))
     shown = {each.results.condition.name: each for each in context.conditions}
     results = {name: _results(each) for name, each in shown.items()}
@@ -362,7 +364,6 @@ def demo(
     for name, each in shown.items():
         terminal.result(_demo_table(name, each.seeds_text, results[name]))
     terminal.result(finding(context))
-    terminal.result(f"Report: {page}")
     terminal.result("Next, with a folder of your own images:")
     terminal.result("  fewlabels start FOLDER --classes cat,dog")
     if failed:

@@ -17,7 +17,7 @@ from fewlabels.cli.options import (
     group,
 )
 from fewlabels.cli.terminal import Terminal, print_json, table
-from fewlabels.errors import UsageError
+from fewlabels.errors import UsageError, check_range
 from fewlabels.models.encoders import available, describe, forms
 
 if TYPE_CHECKING:
@@ -75,12 +75,8 @@ def prune(
     folder: Folder = None,
     *,
     encoder: str = "",
-    unused: Annotated[
-        float, Option(min=0, metavar="DAYS", help="Only rows unused this long.")
-    ] = 0,
-    down_to: Annotated[
-        float, Option(min=0, metavar="GB", help="Stop when this much is left.")
-    ] = 0,
+    unused: float = 0,
+    down_to: float = 0,
     everything: Annotated[bool, Option("--all", help="Remove all.")] = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
@@ -89,9 +85,13 @@ def prune(
 
     Options:
         encoder: Only encoders whose name contains this.
+        unused (DAYS): Only rows unused this long.
+        down_to (GB): Stop when this much is left.
     """
     from fewlabels.models.cache import remove, select_unused
 
+    check_range("--unused", unused, at_least=0)
+    check_range("--down-to", down_to, at_least=0)
     if not (encoder or unused or down_to or everything):
         raise UsageError("Give --encoder, --unused, --down-to or --all.")
     kept_in = _cache(folder)

@@ -74,7 +74,8 @@ def documented(command: Command) -> Command:
     changed = dict(own.parameters)
     for name, metavar, text in zip(*(entries[i::3] for i in range(3)), strict=True):
         parameter, about_it = changed[name], " ".join(text.split())
-        flags = [f"--{name.replace('_', '-')}"] if parameter.annotation is bool else []
+        is_flag = parameter.annotation is bool and not parameter.default
+        flags = [f"--{name.replace('_', '-')}"] if is_flag else []
         given = Option(*flags, metavar=metavar, help=about_it)
         if parameter.kind is not Parameter.KEYWORD_ONLY:
             given = Argument(metavar=metavar or name.upper(), help=about_it)

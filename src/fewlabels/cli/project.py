@@ -173,15 +173,7 @@ def tell(
 
 def import_labels(
     place: Place,
-    source: Annotated[
-        Path | None,
-        Argument(
-            metavar="[FILE]",
-            help="Table (.csv, .jsonl, .parquet), Label Studio export (.json), or a "
-            "folder with a folder for each class.",
-            show_default=False,
-        ),
-    ] = None,
+    source: Path | None = None,
     *,
     file_column: str | None = None,
     class_column: str | None = None,
@@ -197,6 +189,8 @@ def import_labels(
     the audit slice are left out.
 
     Options:
+        source ([FILE]): Table (.csv, .jsonl, .parquet), Label Studio export (.json), or
+            a folder with a folder for each class.
         file_column: Column with the file name. [default: a usual name]
         class_column: Column with the class. [default: a usual name]
         add_classes: Add classes that the project lacks.

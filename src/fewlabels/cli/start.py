@@ -51,18 +51,8 @@ def start(
             "instead. [default: a new one]",
         ),
     ] = None,
-    browser: Annotated[
-        bool, Option("--browser/--no-browser", help="Open a browser.")
-    ] = True,
-    import_folders: Annotated[
-        bool | None,
-        Option(
-            "--import-folders/--no-import-folders",
-            help="Take the folders of FOLDER for labels; for a new project. "
-            "[default: ask]",
-            show_default=False,
-        ),
-    ] = None,
+    browser: bool = True,
+    import_folders: bool | None = None,
     allow_code: options.AllowCode = False,
     quiet: options.Quiet = False,
     **given: Any,
@@ -77,6 +67,9 @@ def start(
         classes: Names, such as cat,dog,other; for a new project.
         project: Project folder. [default: FOLDER-labels, beside FOLDER]
         host: Address to listen at; others need --token.
+        browser: Open a browser.
+        import_folders: Take the folders of FOLDER for labels; for a new project.
+            [default: ask]
     """
     check_installed("The page", "fastapi", "uvicorn", extra="web")
     from fewlabels.web.server import check_reach, serve

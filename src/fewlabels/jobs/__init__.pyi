@@ -1,6 +1,10 @@
 from .cluster import RayExecutor as RayExecutor
-from .events import Event as Event, Replay as Replay, Sender as Sender
-from .permission import startable as startable
+from .events import (
+    Event as Event,
+    Replay as Replay,
+    Sender as Sender,
+    startable as startable,
+)
 from .processes import (
     Executor as Executor,
     Job as Job,

@@ -23,8 +23,7 @@ from typing import Annotated, Any
 
 from fewlabels.errors import FewlabelsError, JobError, Limits, Settings, UsageError
 from fewlabels.files import replace_text, wrap_os_errors
-from fewlabels.jobs.events import Event, outcome
-from fewlabels.jobs.permission import call_permitted
+from fewlabels.jobs.events import Event, call_permitted, outcome
 from fewlabels.jobs.processes import ONE_THREAD, lost, num_cores
 
 Node = dict[str, Any]
@@ -61,7 +60,7 @@ def connected(address: str | None) -> Iterator[Any]:
     with restore_environment(_MODE, _USAGE, _LEVEL):  # Ray sets the mode
         os.environ[_USAGE] = "0"
         os.environ.setdefault(_LEVEL, "fatal")  # what goes wrong is raised, too
-        with _silence():
+        with _keep_sigterm():
             if address is None:
                 # Ray asks for a token unless its mode says otherwise, which is for
                 # clusters that others protect.
@@ -261,12 +260,10 @@ def check_shared(ray: Any, nodes: Sequence[Node], folder: Path) -> None:
     replace_text(file, token)
     blind = []
     try:
-        answers = []
-        for node in nodes:
-            there = on_node(node["NodeID"], soft=False)
-            pinned = read.options(scheduling_strategy=there)
-            answers.append((node, pinned.remote(str(file))))
-        for node, answer in answers:
+        places = [on_node(node["NodeID"], soft=False) for node in nodes]
+        pinned = [read.options(scheduling_strategy=place) for place in places]
+        answers = [task.remote(str(file)) for task in pinned]
+        for node, answer in zip(nodes, answers, strict=True):
             seen = ""
             with suppress(ray.exceptions.RayError):  # it cannot even run our code
                 seen = ray.get(answer)
@@ -333,18 +330,11 @@ def _import_ray() -> Any:
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
-    """Keep Ray from writing to the terminal while it starts, and from our SIGTERM."""
-    is_main = threading.current_thread() is threading.main_thread()
+def _keep_sigterm() -> Iterator[None]:
+    """Restore the handler of SIGTERM, in whose place Ray puts its own."""
     before = signal.getsignal(signal.SIGTERM)
-    terminal, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    sys.stderr.flush()
-    os.dup2(nowhere, 2)
     try:
         yield
     finally:
-        os.dup2(terminal, 2)
-        os.close(terminal)
-        os.close(nowhere)
-        if is_main:
+        if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)

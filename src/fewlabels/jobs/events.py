@@ -1,4 +1,4 @@
-"""Events that a job reports while it runs, as plain values that JSON can hold.
+"""Calls by name, and the events that they report: plain values that JSON can hold.
 
 :class:`Sender` turns the progress of one process into events, and :class:`Replay` turns
 them into progress again in another.
@@ -10,13 +10,61 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from itertools import count
 from threading import RLock
-from typing import Any
+from typing import Any, TypeVar
 
 from fewlabels import progress
-from fewlabels.errors import FewlabelsError
+from fewlabels.errors import FewlabelsError, UsageError
+from fewlabels.names import AllowCode, import_object
 
 Event = dict[str, Any]
 """What happened: ``"event"`` says of which kind, and the other keys depend on that."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_MARK = "is_startable"
+
+
+def startable(function: _Function) -> _Function:
+    """Mark a function of this package as one that jobs may call by its name.
+
+    The job hands it ``allow_code``, which nobody can give as an argument: the function
+    imports nothing that its other arguments name unless that allows it.
+
+    Returns:
+        The function.
+    """
+    function.__dict__[_MARK] = True
+    return function
+
+
+def call_permitted(
+    call: str, arguments: Mapping[str, Any], *, allowed: AllowCode
+) -> Any:
+    """Call a function by its name, if that is permitted, and return its result.
+
+    Args:
+        call: ``"module:function"``: one of this package that is marked as
+            :func:`startable`, or one that was allowed.
+        arguments: Its arguments.
+        allowed: Which other import paths may be called, or named by the arguments of
+            one that is marked: any (True), these, or none.
+
+    Returns:
+        The result of the call.
+
+    Raises:
+        UsageError: If nobody has allowed it; then at most a module of this package was
+            imported, to see whether its function is marked.
+    """
+    is_allowed = allowed is True or call in (allowed or ())
+    if is_allowed or call.startswith("fewlabels."):
+        function: Callable[..., Any] = import_object("function to call in a job", call)
+        if getattr(function, _MARK, False) is True:
+            if "allow_code" in arguments:
+                raise UsageError(f"Leave allow_code out of the arguments of '{call}'.")
+            return function(**arguments, allow_code=allowed)
+        if is_allowed:
+            return function(**arguments)
+    raise UsageError(f"'{call}' may not be called in a job without allow_code.")
 
 
 def outcome(call: Callable[[], Any]) -> Event:

@@ -45,14 +45,6 @@ _MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(2**28),
     "MALLOC_TRIM_THRESHOLD_": str(2**29),
 }
-_REASONS = {
-    "SIGKILL": "most often because memory ran out",
-    "SIGINT": "somebody, or code of its own, stopped it as Ctrl-C does",
-    "SIGTERM": "somebody, or a batch queue, stopped it",
-    "SIGSEGV": "a compiled library crashed",
-    "SIGABRT": "a compiled library gave up, perhaps because memory ran out",
-    "SIGBUS": "most often because a disk or shared memory is full",
-}
 
 
 def start(
@@ -77,10 +69,8 @@ def start(
     Returns:
         The job, which goes on by itself.
     """
-    worker = Worker(
-        folder=folder, allow_code=allow_code, is_reused=False, gives_way=gives_way
-    )
-    return worker.start(call, arguments)
+    options: Any = {"allow_code": allow_code, "gives_way": gives_way}
+    return Worker(folder=folder, is_reused=False, **options).start(call, arguments)
 
 
 class Job:
@@ -274,11 +264,9 @@ class Worker:
                 size = printed.seek(0, os.SEEK_END)
                 printed.seek(max(0, size - _MAX_PRINTED))
                 text = printed.read().decode(errors="replace")
-                reason = f"The process ended with {describe_exit(code)}."
-                reason += " Start the job again to go on."
-                job.hear(
-                    {"event": "died", "code": code, "reason": reason, "printed": text}
-                )
+                reason = f"The process ended: {describe_exit(code)}; start it again."
+                end = {"event": "died", "code": code, "reason": reason}
+                job.hear({**end, "printed": text})
 
 
 class Executor(Protocol):
@@ -359,10 +347,9 @@ class LocalExecutor:
 
 def lost(times: int, reason: str) -> Event:
     """Return the last event of a call that ended its workers again and again."""
-    often = f"{times} times" if times > 1 else "once"
     message = (
-        f"The worker was lost {often} ({reason}). Run the same command again, with "
-        "fewer workers at a time if memory ran out; what is finished is kept."
+        f"The worker was lost {times} times ({reason}). Run the same command again, "
+        "with fewer workers if memory ran out; what is finished is kept."
     )
     return {"event": "died", "reason": message}
 
@@ -381,9 +368,8 @@ def error_of(end: Event) -> FewlabelsError:
     kind: Any = vars(errors).get(end.get("error", ""))
     if not isinstance(kind, type) or not issubclass(kind, FewlabelsError):
         kind = JobError
-    error: FewlabelsError = kind.__new__(
-        kind, end["reason"]
-    )  # some have arguments of their own
+    # Some have arguments of their own.
+    error: FewlabelsError = kind.__new__(kind, end["reason"])
     error.add_note(end.get("traceback") or end.get("printed") or "")
     return error
 
@@ -398,14 +384,13 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def describe_exit(code: int) -> str:
-    """Return what an exit code stands for, and what that most often means.
+    """Return what an exit code stands for.
 
     Example:
         >>> describe_exit(-9)
-        'signal 9 (SIGKILL): most often because memory ran out'
+        'signal 9 (Killed), most often because memory ran out'
     """
     if code >= 0:
-        return f"exit code {code}: something in it leaves Python"
-    name = next((known.name for known in signal.Signals if known == -code), "unknown")
-    reason = _REASONS.get(name, "the system does not say why")
-    return f"signal {-code} ({name}): {reason}"
+        return f"exit code {code}"
+    hint = ", most often because memory ran out" if code == -signal.SIGKILL else ""
+    return f"signal {-code} ({signal.strsignal(-code)}){hint}"

@@ -15,8 +15,7 @@ from queue import SimpleQueue
 from typing import Any, TextIO
 
 from fewlabels import progress
-from fewlabels.jobs.events import Event, Sender, outcome
-from fewlabels.jobs.permission import call_permitted
+from fewlabels.jobs.events import Event, Sender, call_permitted, outcome
 
 _BEAT = 0.25  # seconds
 
@@ -85,10 +84,8 @@ class _Calls:
                 progress.redirect_warnings(note),
                 progress.stopping(is_stopped),
             ):
-                allowed = order["allow_code"]
-                return call_permitted(
-                    order["call"], order["arguments"], allowed=allowed
-                )
+                call, arguments = order["call"], order["arguments"]
+                return call_permitted(call, arguments, allowed=order["allow_code"])
         finally:
             self._number = 0
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to stop

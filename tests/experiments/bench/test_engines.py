@@ -38,5 +38,5 @@ def test_a_run_that_kills_its_workers_is_written_down(tmp_path, forked_workers):
     ended = run_cells([dies, other], folder, LocalExecutor(1, retries=1))
     found = {one.cell.address: one.error for one in ended}
     assert found[other.address] is None
-    assert "lost 2 times (signal 9 (SIGKILL)" in found[dies.address]
+    assert "lost 2 times (signal 9 (Killed)" in found[dies.address]
     assert folder.failure(dies).error == found[dies.address]
