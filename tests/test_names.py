@@ -72,7 +72,12 @@ def test_an_import_path():
     [
         ("bocks", {}, UnknownNameError, "There is no thing called 'bocks'.*Known: box"),
         ("box", {"widht": 1}, UnknownNameError, "'widht'. Did you mean 'width'"),
-        ("box", {"width": "wide"}, UsageError, "width is 'wide', of type str; give"),
+        (
+            "box",
+            {"width": "wide"},
+            UsageError,
+            "Option 'width' of 'box' is 'wide': Input should be a valid integer",
+        ),
         ("box", {"width": -1}, UsageError, "^width is -1; it must be at least 0.$"),
         ("nosuch:Box", {}, UsageError, "could not be imported: No module named"),
         ("collections:Box", {}, UsageError, "'collections' has no 'Box'"),

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from torch import tensor
 
 from fewlabels.errors import (
+    FewlabelsError,
     LabelError,
     NotFiniteError,
-    ShapeError,
     StrategyError,
     UsageError,
 )
@@ -55,11 +55,6 @@ def make_pool(labels, **options):
     return Pool.build(images, tensor(labels, dtype=torch.int64), CLASSES, **options)
 
 
-def whole(message):
-    """Match a message from its first letter to its last."""
-    return f"^{re.escape(message)}$"
-
-
 # ------------------------------------------------------------------- what it knows
 
 
@@ -81,92 +76,83 @@ def test_a_withheld_label_is_labeled_and_counts_for_no_class():
     assert pool.class_counts == (1, 0, 0)
 
 
-def test_ids_are_kept_as_given():
-    assert make_pool([UNKNOWN] * 2, ids=["a.png#1", "b.png#2"]).ids == (
-        "a.png#1",
-        "b.png#2",
-    )
-
-
 def test_unlabeled_items_need_not_be_candidates():
-    pool = replace(make_pool([0, UNKNOWN, UNKNOWN]), candidates=tensor([2]))
+    pool = make_pool([0, UNKNOWN, UNKNOWN], ids=["a.png#1", "b.png#2", "c"])
+    assert pool.ids == ("a.png#1", "b.png#2", "c")
+    pool = replace(pool, candidates=tensor([2]))
     assert pool.unlabeled.tolist() == [1, 2]
     assert pool.candidates.tolist() == [2]
 
 
-def test_array_images_are_copied_on_reading():
+def test_images_and_vectors_are_copied_on_reading():
     images = ArrayImages(torch.zeros(4, 1, 2, 2, dtype=torch.uint8))
-    assert images.shape == (1, 2, 2)
+    assert (images.shape, len(images)) == ((1, 2, 2), 4)
     images.read(tensor([1])).fill_(9)
     assert not images.items.any()
-
-
-def test_an_image_may_be_a_vector():
-    images = ArrayImages(torch.eye(4))
-    assert images.shape == (4,)
-    assert len(images) == 4
-    assert images.read(tensor([2])).tolist() == [[0, 0, 1, 0]]
+    assert ArrayImages(torch.eye(4)).read(tensor([2])).tolist() == [[0, 0, 1, 0]]
 
 
 # ---------------------------------------------------------------- what it refuses
 
 
-def test_images_ids_and_labels_are_equally_many():
-    message = "ids has 3 entries; give 2, one per image."
-    with pytest.raises(ShapeError, match=whole(message)):
-        make_pool([UNKNOWN, UNKNOWN], ids=["a", "b", "c"])
+VECTORS = ArrayImages(torch.zeros(2, 4))
+OUTSIDE = "labels are outside the {} classes, the first is {} at position {}; -1 means"
+WRONG = [
+    (
+        lambda: make_pool([UNKNOWN] * 2, ids=["a", "b", "c"]),
+        "ids has 3 entries; give 2",
+    ),
+    (
+        lambda: make_pool([UNKNOWN] * 3, ids=["a", "b", "a"]),
+        "The id 'a' is there 2 time",
+    ),
+    (lambda: make_pool([0, 3, 2]), f"1 {OUTSIDE.format(3, 3, 1)}"),
+    (lambda: make_pool([0, -3, 2]), f"1 {OUTSIDE.format(3, -3, 1)}"),
+    (
+        lambda: replace(make_pool([0, UNKNOWN]), candidates=tensor([0, 1])),
+        "1 candidates are labeled, the first at index 0.",
+    ),
+    (
+        lambda: replace(make_pool([UNKNOWN] * 2), candidates=tensor([-1, 1])),
+        "candidates run from -1 to 1, but the pool has 2 items.",
+    ),
+    (
+        lambda: replace(make_pool([UNKNOWN] * 2), candidates=tensor([0, 2])),
+        "candidates run from 0 to 2, but the pool has 2 items.",
+    ),
+    (
+        lambda: check_indices(tensor([1, 0, 1]), 2, "labeled"),
+        "labeled hold 3 indices, but only 2 distinct ones.",
+    ),
+    (
+        lambda: check_indices(tensor([0]), 0, "labeled"),
+        "labeled run from 0 to 0, but the",
+    ),
+    (lambda: check_labels(tensor([0]), 0), f"1 {OUTSIDE.format(0, 0, 0)}"),
+    (
+        lambda: Split(VECTORS, tensor([0, 1, 2])),
+        "labels has 3 entries; give 2, one per",
+    ),
+    (
+        lambda: Answers(tensor([0, 1]), tensor([0])),
+        "labels has 1 entries; give 2, one per",
+    ),
+    (
+        lambda: make_pool([-1, -1]).with_answers(Answers(tensor([1]), tensor([7]))),
+        f"1 {OUTSIDE.format(3, 7, 1)}",
+    ),
+]
 
 
-def test_an_id_names_one_item():
-    message = "The id 'a' is there 2 times; give each once."
-    with pytest.raises(UsageError, match=whole(message)):
-        make_pool([UNKNOWN] * 3, ids=["a", "b", "a"])
-
-
-@pytest.mark.parametrize("wrong", [3, -3])
-def test_labels_are_class_numbers(wrong):
-    message = (
-        f"1 labels are outside the 3 classes, the first is {wrong} at position 1; "
-        "-1 means unknown."
-    )
-    with pytest.raises(LabelError, match=whole(message)):
-        make_pool([0, wrong, 2])
-
-
-def test_a_candidate_is_not_labeled():
-    message = "1 candidates are labeled, the first at index 0."
-    with pytest.raises(UsageError, match=whole(message)):
-        replace(make_pool([0, UNKNOWN]), candidates=tensor([0, 1]))
-
-
-@pytest.mark.parametrize(("low", "high"), [(-1, 1), (0, 2)])
-def test_candidates_lie_in_the_pool(low, high):
-    message = f"candidates run from {low} to {high}, but the pool has 2 items."
-    with pytest.raises(UsageError, match=whole(message)):
-        replace(make_pool([UNKNOWN, UNKNOWN]), candidates=tensor([low, high]))
-
-
-def test_indices_are_distinct():
-    message = "labeled hold 3 indices, but only 2 distinct ones."
-    with pytest.raises(UsageError, match=whole(message)):
-        check_indices(tensor([1, 0, 1]), 2, "labeled")
+@pytest.mark.parametrize(("build", "message"), WRONG)
+def test_what_does_not_belong_together_is_refused(build, message):
+    with pytest.raises(FewlabelsError, match=f"^{re.escape(message)}") as caught:
+        build()
+    assert isinstance(caught.value, LabelError if "outside" in message else UsageError)
 
 
 def test_no_indices_are_fine():
     check_indices(tensor([], dtype=torch.int64), 0, "labeled")
-
-
-def test_a_split_has_a_label_per_image():
-    message = "labels has 3 entries; give 2, one per image."
-    with pytest.raises(ShapeError, match=whole(message)):
-        Split(ArrayImages(torch.zeros(2, 4)), tensor([0, 1, 2]))
-    assert len(Split(ArrayImages(torch.zeros(2, 4)), tensor([0, 1]))) == 2
-
-
-def test_answers_have_a_label_per_item():
-    message = "labels has 1 entries; give 2, one per item."
-    with pytest.raises(ShapeError, match=whole(message)):
-        Answers(indices=tensor([0, 1]), labels=tensor([0]))
 
 
 # -------------------------------------------------------------- how it goes forward
@@ -234,12 +220,6 @@ def test_answers_in_two_parts_are_the_same_as_at_once(example):
     assert torch.equal(at_once.candidates, in_parts.candidates)
 
 
-def test_an_answer_outside_the_classes_is_refused():
-    pool = make_pool([UNKNOWN, UNKNOWN])
-    with pytest.raises(LabelError, match="the first is 7 at position 1"):
-        pool.with_answers(Answers(tensor([1]), tensor([7])))
-
-
 def test_records_are_frozen():
     pool = make_pool([UNKNOWN])
     with pytest.raises(FrozenInstanceError):
@@ -264,16 +244,6 @@ def test_an_empty_query_asks_nothing():
     assert len(Query(indices=tensor([3, 1]))) == 2
     after = make_pool([UNKNOWN]).with_answers(Answers())
     assert after.candidates.tolist() == [0]
-
-
-# -------------------------------------------------------------- what is left of none
-
-
-def test_nothing_is_not_numbered():
-    with pytest.raises(UsageError, match=r"the pool has 0 items"):
-        check_indices(tensor([0]), 0, "labeled")
-    with pytest.raises(LabelError, match=r"outside the 0 classes.*-1 means unknown"):
-        check_labels(tensor([0]), 0)
 
 
 # ------------------------------------------------------------------- a strategy's query

@@ -12,6 +12,7 @@ resumed run notices that it would do something else.
 
 import dataclasses
 import inspect
+import json
 import math
 import re
 import sys
@@ -21,8 +22,7 @@ from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
 from os import PathLike
-from types import UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_args
 
 import pydantic
 
@@ -30,8 +30,6 @@ from fewlabels.errors import (
     FewlabelsError,
     UnknownNameError,
     UsageError,
-    check_number,
-    whole_number,
 )
 
 DEFAULT_STRATEGY = "variance-reduction"
@@ -254,45 +252,17 @@ def construct(maker: Callable[..., Any], options: Mapping[str, Any]) -> Any:
         adapter = _adapter(maker)
     except (pydantic.PydanticUserError, pydantic.PydanticUndefinedAnnotation):
         return maker(**options)
-    for name, hint in get_type_hints(maker).items():
-        if name in options:
-            _check_numbers(name, hint, options[name])
-    return adapter.validate_python(dict(options))
+    try:
+        plain = json.dumps(options)
+    except (TypeError, ValueError):
+        return adapter.validate_python(dict(options))
+    return adapter.validate_json(plain, strict=True)  # no text becomes a number
 
 
 @cache
 def _adapter(kind: type) -> pydantic.TypeAdapter[Any]:
     """Return the validator of a dataclass, which is slow to build."""
     return pydantic.TypeAdapter[Any](kind)
-
-
-def _check_numbers(name: str, hint: Any, value: object) -> None:
-    """Raise where pydantic would convert another value to a number.
-
-    Args:
-        name: What to call the value in the message.
-        hint: The type of a field; of types with parts, all parts are checked.
-        value: The value given for it.
-    """
-    hints = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    words = [kind for kind in hints if get_origin(kind) is Literal]
-    kinds = {*hints, *(type(word) for kind in words for word in get_args(kind))}
-    if isinstance(value, Mapping):
-        for kind in filter(dataclasses.is_dataclass, hints):
-            for key, inner in get_type_hints(kind).items():
-                if key in value:
-                    _check_numbers(f"{name}.{key}", inner, value[key])
-    elif isinstance(value, list | tuple):
-        for kind in hints:
-            inner, *others = get_args(kind) or (Any,)
-            if all(other in (inner, Ellipsis) for other in others):
-                for item in value:
-                    _check_numbers(name, inner, item)
-    elif isinstance(value, bool | str | float) and type(value) not in kinds:
-        if float in kinds:
-            check_number(name, value)
-        elif int in kinds:
-            whole_number(name, value)
 
 
 class Identity(pydantic.BaseModel):

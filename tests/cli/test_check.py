@@ -70,7 +70,7 @@ def test_options_are_read_as_in_a_settings_file(fewlabels):
     assert (code, out) == (0, "")
     code, _, err = fewlabels("check", "npc", "--option", "draws=seven")
     assert code == 2
-    assert "draws is 'seven', of type str; give a whole number" in err
+    assert "is 'seven': Input should be a valid integer" in err
 
 
 @pytest.mark.parametrize(
