@@ -101,13 +101,22 @@ def check_known(kind: str, name: str, choices: Any) -> None:
         raise UnknownNameError(kind, name, get_args(choices))
 
 
-def check_installed(what: str, *packages: str, extra: str) -> None:
-    """Raise unless packages are installed; none is imported."""
+def check_installed(what: str, *packages: str, install: str) -> None:
+    """Raise unless packages are installed; none is imported.
+
+    Args:
+        what: What needs them.
+        packages: Their names for import.
+        install: What to give to pip, such as ``fewlabels[page]``.
+
+    Raises:
+        UsageError: If one is missing.
+    """
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
         raise UsageError(
             f"{what} needs {' and '.join(missing)}, not installed here. Run: pip "
-            f"install 'fewlabels[{extra}]'"
+            f"install '{install}'"
         )
 
 

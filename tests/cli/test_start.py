@@ -127,7 +127,7 @@ def test_code_that_the_command_names_is_allowed(tmp_path, served):
 
 def test_a_missing_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("fewlabels.names.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'fewlabels\[web\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'fewlabels\[page\]'"):
         module.start(tmp_path)
 
 

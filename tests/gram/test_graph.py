@@ -207,7 +207,7 @@ def test_faiss_finds_most_neighbors_and_tells_how_many(monkeypatch):
 
 def test_faiss_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setattr("fewlabels.names.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'fewlabels\[faiss\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'faiss-cpu'"):
         training.make("spreading", search="faiss")
     with pytest.raises(UnknownNameError, match="search called 'best'"):
         Spreading(search="best")

@@ -21,7 +21,7 @@ from fewlabels.models.embedding import embedded
 from fewlabels.pool import ArrayImages
 
 architecture = pytest.importorskip(
-    "efficientnet_lite_pytorch", reason="the extra 'pretrained' is not installed"
+    "efficientnet_lite_pytorch", reason="the extra 'encoders' is not installed"
 )
 
 COLORS = toy.images(5, (3, 32, 32)).items
@@ -119,7 +119,7 @@ def test_a_size_too_small_is_explained(size):
 def test_a_missing_package_is_named_with_the_command(monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     wanted = package
-    with pytest.raises(UsageError, match=rf"{wanted}, .*pip install 'fewlabels\[pre"):
+    with pytest.raises(UsageError, match=rf"{wanted}, .*pip install 'fewlabels\[enc"):
         encoders.resolve("efficientnet-lite0")
 
 

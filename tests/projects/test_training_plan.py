@@ -196,7 +196,7 @@ def test_without_the_pretrained_network_pixels_are_compared(
     monkeypatch, tmp_path, side
 ):
     def refuse(name, **options):
-        raise UsageError("Run: pip install 'fewlabels[pretrained]'.")
+        raise UsageError("Run: pip install 'fewlabels[encoders]'.")
 
     monkeypatch.setattr("fewlabels.models.encoders.resolve", refuse)
     for number in range(3):
@@ -204,7 +204,7 @@ def test_without_the_pretrained_network_pixels_are_compared(
     found = plan(data.load(tmp_path, "none").images)
     small = min(side, 32)
     assert (found.trainer, found.shape) == ("blend", (3, small, small))
-    assert "pip install 'fewlabels[pretrained]'. Until then: a head" in found.reason
+    assert "pip install 'fewlabels[encoders]'. Until then: a head" in found.reason
 
 
 @pytest.mark.parametrize("some", [images(5, (6,)), images(0)], ids=["rows", "none"])

@@ -71,7 +71,7 @@ def start(
         import_folders: Take the folders of FOLDER for labels; for a new project.
             [default: ask]
     """
-    check_installed("The page", "fastapi", "uvicorn", extra="web")
+    check_installed("The page", "fastapi", "uvicorn", install="fewlabels[page]")
     from fewlabels.web.server import check_reach, serve
 
     check_reach(host, token)

@@ -623,7 +623,7 @@ class TrainingLog:
         self._writer: Any = None
         self._part: str | None = None
         if curves is not None:
-            check_installed("A curve", "tensorboard", extra="tensorboard")
+            check_installed("A curve", "tensorboard", install="fewlabels[track]")
 
     def start(self, task: str, total: int, done: int) -> int:
         """Remember the name of a task."""

@@ -1,7 +1,7 @@
 """The nearest others of each node, by looking at all pairs or by faiss.
 
-All pairs of a million rows are too many to look at. faiss (the extra ``faiss``) sorts
-nodes into cells around centers and compares each with those of the nearest cells.
+All pairs of a million rows are too many to look at. faiss (``pip install faiss-cpu``)
+sorts nodes into cells around centers and compares each with those of the nearest cells.
 
 Shapes: M nodes, D numbers per row, K neighbors.
 """
@@ -89,7 +89,7 @@ def others(near: Places, own: Places, num_nodes: int) -> Places:
 
 def _by_faiss(nodes: Nodes, count: int) -> Places:
     """Return probable neighbors of each node, shape (M, count), none of them itself."""
-    check_installed("Approximate search", "faiss", extra="faiss")
+    check_installed("Approximate search", "faiss", install="faiss-cpu")
     import faiss
 
     num_nodes, width = len(nodes), nodes.rows.shape[1]

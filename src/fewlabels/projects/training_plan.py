@@ -96,7 +96,7 @@ def plan(
 
     A head without steps is fitted, over features of a pretrained network or, where
     images are gray and measure at most 32 pixels a side, over their pixels. Where the
-    extra ``pretrained`` is not installed, all images are brought to at most 32 pixels,
+    extra ``encoders`` is not installed, all images are brought to at most 32 pixels,
     and the head is fitted to those. A network from scratch is never the choice.
 
     Args:

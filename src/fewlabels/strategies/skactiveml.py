@@ -1,6 +1,6 @@
 """scikit-activeml: our strategies in its loop, and its strategies in ours.
 
-Needs the extra ``skactiveml``; written against version 1.0.1.
+Needs scikit-activeml; written against version 1.0.1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ try:
 except ModuleNotFoundError as error:
     message = (
         f"This adapter needs scikit-activeml, which cannot be imported ({error}). Run: "
-        "pip install 'fewlabels[skactiveml]'"
+        "pip install 'scikit-activeml>=1.0.1,<2'"
     )
     raise UsageError(message) from error
 

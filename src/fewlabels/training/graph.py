@@ -103,7 +103,7 @@ class GraphLearner(DirectLearner):
         """Check the options, and that what they need is installed."""
         super().__post_init__()
         if self.search == "faiss":
-            check_installed("Approximate search", "faiss", extra="faiss")
+            check_installed("Approximate search", "faiss", install="faiss-cpu")
 
     def beliefs(self, graph: NeighborGraph, sources: Sources) -> Floats:
         """Return logarithms of probabilities of all nodes, shape (M, C)."""

@@ -31,7 +31,7 @@ class Mlflow:
         """
         # MLflow reads this when it is imported; a person's own choice stays.
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        check_installed("Tracking", "mlflow", extra="mlflow")
+        check_installed("Tracking", "mlflow", install="fewlabels[track]")
         import mlflow
 
         self._mlflow: Any = mlflow

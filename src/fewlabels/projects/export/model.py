@@ -361,7 +361,7 @@ def write_onnx(path: Path, classifier: Classifier, input_shape: Sequence[int]) -
         UsageError: If the extra ``onnx`` is not installed, or if the model cannot be
             written so.
     """
-    check_installed("Writing ONNX", "onnx", "onnxscript", extra="onnx")
+    check_installed("Writing ONNX", "onnx", "onnxscript", install="fewlabels[onnx]")
     module = copy.deepcopy(PixelClassifier(_exportable(classifier))).cpu().eval()
     dtype = torch.float32 if len(input_shape) == 1 else torch.uint8
     example = torch.zeros((2, *input_shape), dtype=dtype)
