@@ -108,7 +108,7 @@ def standing(means: Sequence[Mapping[str, float]], name: str) -> tuple[bool, flo
 
 def paired(first: str, second: str) -> str:
     """Return two numbers that stay on one line; one that is missing is a dash."""
-    return f"{first or '–'}\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}{second or '–'}"
+    return f"{first or '–'}/{second or '–'}"
 
 
 def shown(means: Mapping[str, float], name: str) -> str:

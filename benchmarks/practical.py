@@ -45,10 +45,9 @@ from fewlabels.experiments.bench import (
     Cell,
     Condition,
     Experiment,
-    Footprint,
     run_cells,
 )
-from fewlabels.experiments.bench.experiment import plan, resolved
+from fewlabels.experiments.bench.experiment import Footprint, plan, resolved
 from fewlabels.experiments.bench.recipes import long_tail
 from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.jobs import LocalExecutor

@@ -1,11 +1,14 @@
 """What records of studies say: tables, tests and pictures of the pages about them.
 
 ``python -m benchmarks.study_report`` writes each part between its marks in README.md,
-docs/study.md, docs/study-tables.md, docs/learners.md and docs/experiments.md, and draws
-their pictures; ``--check`` only compares.
+docs/study.md, docs/study-tables.md, docs/learners.md and docs/experiments.md, writes
+tables that are too long for a page to docs/tables, and draws the pictures; ``--check``
+only compares.
 """
 
 import argparse
+import csv
+import io
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -31,6 +34,31 @@ PAGES = (
         for name in ("study", "study-tables", "learners", "experiments")
     ),
 )
+TABLES = DOCS / "tables"
+LONG = (
+    "practical saved by all",
+    "practical accuracy confirmed",
+    "practical accuracy screened",
+    "practical with spreading",
+    "practical with linear",
+    "blend accuracy",
+    "blend calibration",
+    "screen",
+    "confirm by data",
+    "win apart",
+    "even",
+    "behind",
+    "behind at one",
+    "behind apart",
+    "npc apart",
+    "one or several",
+    "beside",
+    *(
+        f"learners on {source.name.replace('-', ' ')}"
+        for source in learner_tables.SOURCES
+    ),
+)
+"""Parts that are files of their own instead of tables on a page."""
 PRACTICAL = DOCS / "images" / "practical.png"
 COPIES = DOCS / "images" / "repeated_mnist.png"
 
@@ -75,20 +103,50 @@ def filled(text: str, made: Mapping[str, Callable[[], str]]) -> str:
     return text
 
 
+def as_csv(text: str) -> str:
+    """Return the tables of a part as CSV; the first column says which table it is."""
+    lines, title, caption = io.StringIO(), "", ""
+    header: list[str] | None = None
+    writer = csv.writer(lines, lineterminator="\n")
+    was_table = False
+    for line in text.splitlines():
+        is_table, starts = line.startswith("|"), not was_table
+        was_table = is_table
+        cells = [
+            cell.replace("`", "").strip(" *") for cell in line.strip("|").split("|")
+        ]
+        if not is_table:
+            caption = "" if line.startswith("(") else line.rstrip(":") or caption
+        elif starts:
+            title, caption = caption or cells[0], ""
+            if cells[1:] != header:
+                header = cells[1:]
+                writer.writerow(["table", "row", *header])
+        elif set("".join(cells)) != {"-"}:
+            writer.writerow([title, *cells])
+    return lines.getvalue()
+
+
+def table_path(name: str) -> Path:
+    """Return the file of a part that is too long for a page."""
+    return TABLES / f"{name.replace(' ', '-')}.csv"
+
+
 def main() -> int:
-    """Write or compare the pages; return the exit code."""
+    """Write or compare the pages and tables; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="only compare")
     arguments = parser.parse_args()
     screen, confirm, later = (Study.read(stage) for stage in STAGES)
     made, outdated = parts(screen, confirm, later), []
-    for page in PAGES:
-        text = page.read_text("utf-8")
-        new = filled(text, made)
-        if new != text:
-            outdated.append(page.name)
+    new = {page: filled(page.read_text("utf-8"), made) for page in PAGES}
+    new |= {table_path(name): as_csv(made[name]()) for name in LONG}
+    for path, text in new.items():
+        if not path.exists() or path.read_text("utf-8") != text:
+            outdated.append(path.name)
             if not arguments.check:
-                page.write_text(new, "utf-8")
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text, "utf-8")
     if arguments.check:
         for name in outdated:
             print(f"{name} does not say what the record says; run make study-report")

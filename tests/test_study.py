@@ -25,6 +25,23 @@ def test_pages_say_what_the_record_says(page):
     assert study_report.filled(text, made) == text
 
 
+def test_long_tables_say_what_the_record_says():
+    made = study_report.parts(*(Study.read(stage) for stage in STAGES))
+    files = {study_report.table_path(name): name for name in study_report.LONG}
+    assert set(study_report.TABLES.iterdir()) == set(files)
+    for path, name in files.items():
+        assert path.read_text("utf-8") == study_report.as_csv(made[name]())
+
+
+def test_a_table_as_csv():
+    text = (
+        "Even pools:\n\n| learner | 10, 20 |\n|---|---|\n| `ot` | *5* |\n\n(8 pools.)\n"
+    )
+    other = "\n| digits | 10, 20 |\n|---|---|\n| a |  |\n"
+    expected = 'table,row,"10, 20"\nEven pools,ot,5\ndigits,a,\n'
+    assert study_report.as_csv(text + other) == expected
+
+
 def line(selector, pool, accuracy, data="digits", **other):
     told = {"stage": "screen", "data": data, "head": "spreading", "query": 10}
     labels = {"labels": [0, 10, 20, 30, 40], "accuracy": [0.1, *([accuracy] * 4)]}
