@@ -3,13 +3,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.data.pictures import pixels
 
 from fewlabels.data.arrays import array_pool
 from fewlabels.data.derived import limit_tests, repeated, resize_images, subset
 from fewlabels.data.loading import digits_pool
 from fewlabels.errors import DataError, UnknownNameError, UsageError
-from fewlabels.pool import Answers
 
 DIGITS = digits_pool()
 EVERY = torch.arange(len(DIGITS))
@@ -38,11 +36,6 @@ def test_counts_by_name_and_by_number_agree():
     assert set(by_name.ids) < set(subset(DIGITS, {"0": 6, "9": 2}, seed=3).ids)
 
 
-def test_class_names_may_be_numbers():
-    by_number = subset(DIGITS, {3: 10, 8: 2})
-    assert by_number.ids == subset(DIGITS, {"3": 10, "8": 2}).ids
-
-
 @pytest.mark.parametrize(
     ("counts", "error", "message"),
     [
@@ -66,12 +59,6 @@ def test_exact_copies_are_equal():
         shifted = EVERY[:50] + copy * len(DIGITS)
         assert torch.equal(pool.images.read(shifted), DIGITS.images.read(EVERY[:50]))
         assert pool.ids[copy * len(DIGITS)] == f"{DIGITS.ids[0]}#{copy + 1}"
-
-
-def test_candidates_are_repeated_as_well():
-    pool = array_pool(np.stack([pixels(i) for i in range(4)]), classes=["a"])
-    skipped = pool.with_answers(Answers(skipped=torch.tensor([1])))
-    assert repeated(skipped, 2).candidates.tolist() == [0, 2, 3, 4, 6, 7]
 
 
 def test_noise_is_gaussian_of_the_given_size():

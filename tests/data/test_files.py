@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from PIL import Image
 from tests.data.pictures import pixels, save
 
-from fewlabels import progress
 from fewlabels.data import files as module
 from fewlabels.data.files import (
     FileImages,
@@ -47,26 +46,6 @@ def test_threads_leave_the_filters_of_warnings_alone(tmp_path):
     assert {len(usable) for usable, _ in found} == {20}
     reason = "bomb.png (9500 x 9500 is more than 80,000,000 pixels)"
     assert {str(one) for _, unreadable in found for one in unreadable} == {reason}
-
-
-def test_progress_is_told(tmp_path):
-    heard = []
-
-    class Listener:
-        def start(self, task, total, done):
-            heard.append((task, total))
-            return 0
-
-        def advance(self, handle, amount):
-            heard.append(amount)
-
-        def finish(self, handle):
-            heard.append("done")
-
-    save(tmp_path / "a.png")
-    with progress.reporting(Listener()):
-        checked(tmp_path, ["a.png", "b.png"])
-    assert heard == [("Checking images", 2), 1, 1, "done"]
 
 
 @pytest.mark.parametrize(
@@ -111,12 +90,6 @@ def test_any_indices_can_be_read(images):
     for row, index in zip(read, order.tolist(), strict=True):
         assert (row[0].numpy() == pixels(index)).all()
     assert images.read(torch.tensor([], dtype=torch.int64)).shape == (0, 1, 8, 8)
-
-
-def test_what_is_read_may_be_changed(images):
-    first = images.read(torch.tensor([0]))
-    first.fill_(7)
-    assert (images.read(torch.tensor([0]))[0, 0].numpy() == pixels(0)).all()
 
 
 def test_a_file_is_decoded_once(images, monkeypatch):

@@ -1,7 +1,4 @@
 import json
-import random
-import warnings
-from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -229,34 +226,8 @@ def test_a_table_that_unpacks_to_too_much_is_refused(folder, monkeypatch):
         loaded(written(folder / "table.parquet", ROWS))
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_changed_bytes_are_read_or_refused(folder, seed):
-    path, chance = written(folder / "table.parquet", ROWS), random.Random(seed)
-    content = bytearray(path.read_bytes())
-    for _ in range(3):
-        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
-    path.write_bytes(content)
-    with suppress(DataError), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        loaded(path)
-
-
 def test_other_columns_may_hold_anything(folder):
     table = pa.Table.from_pylist(ROWS)
     table = table.append_column("taken", pa.array([2**62] * 4, pa.timestamp("ms")))
     parquet.write_table(table, folder / "t.parquet")
     assert len(loaded(folder / "t.parquet")) == 3
-
-
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_what_never_ends_is_not_read(folder, kind):
-    (folder / f"t.{kind}").symlink_to("/dev/zero")
-    with pytest.raises(DataError, match="not a regular file"):
-        loaded(folder / f"t.{kind}")
-
-
-def test_many_columns_take_little_time(folder):
-    columns = ["file_name", *(f"l{number:05}" for number in range(40_000))]
-    table = folder / "t.csv"
-    table.write_text(",".join(columns) + "\na.png" + "," * 40_000 + "\n")
-    assert len(loaded(table)) == 1

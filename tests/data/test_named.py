@@ -13,7 +13,6 @@ import torch
 from sklearn.datasets import load_digits
 from tests.data.test_official import packed, trusted, write_cifar10, write_set
 
-from fewlabels import progress
 from fewlabels.data import official
 from fewlabels.data.loading import digits_pool, load, names
 from fewlabels.data.official import (
@@ -210,26 +209,6 @@ def test_a_file_comes_whole_and_once(tmp_path, address, path):
         assert goal.read_bytes() == CONTENT
     assert Answer.asked == [path]
     assert [file.name for file in goal.parent.iterdir()] == ["file.gz"]
-
-
-def test_progress_counts_bytes(tmp_path, address):
-    heard = []
-
-    class Listener:
-        def start(self, task, total, done):
-            heard.append((task, total))
-            return 0
-
-        def advance(self, handle, amount):
-            heard.append(amount)
-
-        def finish(self, handle):
-            pass
-
-    with progress.reporting(Listener()):
-        fetch(address + "/file", tmp_path, "file.gz", MD5)
-    assert heard[0] == ("Downloading file.gz", len(CONTENT))
-    assert sum(heard[1:]) == len(CONTENT)
 
 
 def test_a_wrong_hash_is_refused(tmp_path, address):

@@ -127,14 +127,6 @@ def test_shards_that_cannot_be_read_say_what_is_wrong(tmp_path, written, words):
         Shards.open(tmp_path).embeddings()
 
 
-def test_a_damaged_shard_is_named(tmp_path):
-    write_shards(tmp_path, ROWS, 2)
-    file = tmp_path / "part-001.parquet"
-    file.write_bytes(file.read_bytes()[:-20])
-    with pytest.raises(DataError, match=r"part-001.parquet' cannot be read"):
-        Shards.open(tmp_path)
-
-
 def test_numbers_that_are_lost_are_placed(tmp_path):
     rows = ROWS.copy()
     rows[33, 2] = np.nan

@@ -123,15 +123,6 @@ def test_equal_bytes_of_another_shape_have_other_rows(tmp_path):
     assert np.array_equal(kept(tmp_path), values())
 
 
-def test_each_pixel_counts(tmp_path):
-    kept(tmp_path)
-    changed = toy.images()
-    changed.items[301, 0, 3, 3] ^= 1
-    encoder = toy.Means()
-    assert np.array_equal(kept(tmp_path, changed, encoder), values(changed))
-    assert encoder.num_embedded == 1
-
-
 def test_views_are_kept_one_by_one(tmp_path):
     images, cache = toy.images(), FeatureCache(tmp_path)
     counts = []

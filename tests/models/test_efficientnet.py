@@ -85,15 +85,6 @@ def test_each_thread_embeds_images_of_its_own_and_rows_stay_the_same(monkeypatch
     assert [number for _, number in seen] == [1, 1]
 
 
-def test_a_row_is_the_same_each_time_and_in_any_company(lite0):
-    together = lite0.embed(COLORS)
-    assert torch.equal(lite0.embed(COLORS), together)
-    assert torch.equal(encoders.resolve("efficientnet-lite0").embed(COLORS), together)
-    for number in range(5):
-        alone = lite0.embed(COLORS[number : number + 1])
-        assert torch.equal(alone[0], together[number])
-
-
 def test_grey_images_have_three_equal_channels(lite0):
     grey = toy.images(3, (1, 8, 8)).items
     assert torch.equal(lite0.embed(grey), lite0.embed(grey.expand(-1, 3, -1, -1)))

@@ -142,12 +142,6 @@ def test_names_of_what_is_built_in_stay():
     assert encoders.resolve(nn.Flatten()).name == "Flatten-4a0261254375b2c1"
 
 
-def test_buffers_are_part_of_the_name():
-    networks = [nn.BatchNorm2d(1) for _ in range(2)]
-    networks[1].running_mean += 1
-    assert len({encoders.resolve(network).name for network in networks}) == 2
-
-
 def test_images_are_brought_to_a_size_and_to_three_channels():
     flat = ModuleEncoder(nn.Flatten(), size=16, repeats_grey=True)
     rows = flat.embed(IMAGES).view(70, 3, 16, 16)

@@ -7,7 +7,6 @@ from tests.models import toy
 
 from fewlabels import models, rng
 from fewlabels.data.derived import ChosenImages
-from fewlabels.errors import UsageError
 from fewlabels.experiments.evaluation import accuracy
 from fewlabels.gram import exact_ntk_gram
 from fewlabels.models.cache import FeatureCache
@@ -60,16 +59,6 @@ def test_outputs_are_those_of_the_head_over_the_rows(name):
     assert not found.logits.requires_grad
 
 
-@pytest.mark.parametrize("chunk_size", [1, 4, 1000])
-def test_chunks_change_nothing(chunk_size):
-    images = toy.images()
-    whole = classifier(known=known(images)).outputs(images, torch.arange(600))
-    chunked = classifier(known=known(images), chunk_size=chunk_size)
-    again = chunked.outputs(images, torch.arange(600))
-    torch.testing.assert_close(again.features, whole.features)
-    torch.testing.assert_close(again.logits, whole.logits)
-
-
 def test_known_images_are_neither_read_nor_embedded():
     images, encoder = toy.images(), toy.Means()
     frozen = classifier(encoder=encoder, known=known(images))
@@ -112,12 +101,6 @@ def test_a_part_of_unknown_images_is_embedded_once(tmp_path):
     assert torch.equal(found.logits, classifier().outputs(images, INDICES).logits)
 
 
-def test_no_items_give_no_rows():
-    found = classifier().outputs(toy.images(), INDICES[:0])
-    assert found.features.shape == (0, 16)
-    assert found.logits.shape == (0, 4)
-
-
 @pytest.mark.usefixtures("untouched_randomness")
 def test_heads_are_sampled_through_dropout():
     images = toy.images()
@@ -128,11 +111,6 @@ def test_heads_are_sampled_through_dropout():
     assert not torch.allclose(samples[0], samples[1])
     more = frozen.sample_logits(images, INDICES, 7, rng.stream(0, "s"))
     assert torch.equal(more[:5], samples)
-
-
-def test_sampling_without_dropout_is_explained():
-    with pytest.raises(UsageError, match="no dropout"):
-        classifier().sample_logits(toy.images(), INDICES, 2, rng.stream(0, "s"))
 
 
 # ----------------------------------------------------------------- what strategies see

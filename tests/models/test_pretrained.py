@@ -106,14 +106,6 @@ def test_a_network_of_timm_may_see_another_size(tmp_path):
     assert encoder.name != encoders.resolve(f"local-dir:{tmp_path}").name
 
 
-def test_a_timm_that_cannot_be_imported_is_told(tiny, monkeypatch):
-    for name in [one for one in sys.modules if one.partition(".")[0] == "timm"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "torchvision", None)
-    with pytest.raises(UsageError, match="could not be made"):
-        encoders.resolve(f"local-dir:{tiny[0]}")
-
-
 @pytest.mark.usefixtures("untouched_randomness")
 def test_rows_of_transformers_are_those_of_transformers(vit):
     folder, network, processor = vit

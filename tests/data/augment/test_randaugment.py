@@ -124,14 +124,6 @@ def test_as_many_numbers_are_drawn_whatever_the_operations(name):
     assert torch.equal(one.get_state(), all_of_them.get_state())
 
 
-@pytest.mark.usefixtures("untouched_randomness")
-def test_same_stream_same_views():
-    images, settings = pictures("color")[:40], preset("official")
-    views = strong(images, stream(0, "views"), settings)
-    assert torch.equal(strong(images, stream(0, "views"), settings), views)
-    assert not torch.equal(strong(images, stream(1, "views"), settings), views)
-
-
 # ------------------------------------------------------------------ types and shapes
 
 settings_strategy = st.builds(

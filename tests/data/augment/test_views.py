@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fewlabels import rng
 from fewlabels.data.augment import (
+    RandAugment,
     StrongAugment,
     WeakAugment,
     preset,
@@ -34,6 +35,7 @@ def views(kind, values, seed=0, **settings):
     function, options = {
         "weak": (weak, WeakAugment),
         "strong": (strong, StrongAugment),
+        "official": (strong, RandAugment),
     }[kind]
     return function(values, rng.stream(seed, "views"), options(**settings))
 
@@ -54,7 +56,8 @@ def test_shape_type_and_range_stay(kind, shape, dtype):
         assert changed.max() <= 1
 
 
-@pytest.mark.parametrize("kind", ["weak", "strong"])
+@pytest.mark.parametrize("kind", ["weak", "strong", "official"])
+@pytest.mark.usefixtures("untouched_randomness")
 def test_same_stream_same_views(kind):
     values = images()
     assert torch.equal(views(kind, values), views(kind, values))

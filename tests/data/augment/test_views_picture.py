@@ -29,19 +29,6 @@ def test_the_picture_is_drawn(script, tmp_path):
     assert len(np.unique(pixels)) > 20
 
 
-def test_the_same_seed_draws_the_same_views(script):
-    originals = {"digits": script.examples("digits")}
-
-    def shown(seed):
-        axes = script.picture(originals, seed).axes[0]
-        return np.stack([np.asarray(tile.get_array()) for tile in axes.images])
-
-    num_columns = 1 + script.NUM_WEAK + script.NUM_STRONG
-    assert len(shown(0)) == len(script.CLASSES) * num_columns
-    assert np.array_equal(shown(0), shown(0))
-    assert not np.array_equal(shown(0), shown(1))
-
-
 def test_missing_data_are_told(script, monkeypatch, capsys):
     def missing(name, **_):
         raise DataError(f"{name} is not here.")
