@@ -95,7 +95,9 @@ def test_an_export_has_all_files(tmp_path):
     with begin(tmp_path, trainer=HEAD) as project:
         answer(project, project.ask())
         target = str(tmp_path / "export")
-        told = work.export(str(project.folder), target, as_is=False, allow_code=False)
+        told = work.export(
+            str(project.folder), target=target, as_is=False, allow_code=False
+        )
     names = {"labels.csv", "predictions.parquet", "report.html", "model/config.json"}
     assert names <= set(told["files"])
     assert "Exported model-000, which learned from 4 labels" in told["message"]

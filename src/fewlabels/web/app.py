@@ -24,9 +24,9 @@ from fewlabels.errors import (
     UsageError,
 )
 from fewlabels.web.background import Background, StateBroadcaster
-from fewlabels.web.messages import Import, Wall
+from fewlabels.web.messages import Facts, Import, Wall
 from fewlabels.web.pictures import SIDES, picture
-from fewlabels.web.session import Facts, Session
+from fewlabels.web.session import Session
 from fewlabels.web.studio import add_studio
 
 _STATIC = {

@@ -23,8 +23,6 @@ from fewlabels.experiments.evaluation.label_errors import (
     stratified_folds,
 )
 from fewlabels.gram.nodes import directions
-from fewlabels.jobs import startable
-from fewlabels.names import AllowCode
 from fewlabels.pool import UNKNOWN, Pool, read_rows
 from fewlabels.projects import Project
 from fewlabels.projects.image_index import thumbnails
@@ -34,8 +32,8 @@ from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.training_plan import HEAD, SMALL_SIDE
 from fewlabels.rng import stream
 from fewlabels.training.training import Training
-from fewlabels.web.messages import Order
-from fewlabels.web.work import unwarned
+from fewlabels.web.messages import Facts, Order
+from fewlabels.web.work import project_job
 
 MOST_SLIPS = 40
 """Labels that are shown to be looked at again."""
@@ -85,7 +83,7 @@ class Guess:
         return np.asarray(self.shares.argmax(axis=1), dtype=np.int64)
 
     @cached_property
-    def slips(self) -> list[dict[str, Any]] | None:
+    def slips(self) -> list[Facts] | None:
         """Labels that are probably wrong, most probable first; None: not comparable."""
         if self.head is None:
             return None
@@ -109,7 +107,7 @@ class Guess:
 
     def tiles(
         self, places: NDArray[np.int64], number: int | None = None
-    ) -> list[dict[str, Any]]:
+    ) -> list[Facts]:
         """Return entries of a grid: of one class, or of each image's likeliest."""
         own = self.classes[places] if number is None else np.full_like(places, number)
         return [
@@ -125,30 +123,29 @@ class Guess:
 _last: dict[str, tuple[tuple[Any, ...], Guess | None]] = {}
 
 
-@startable
-def guess(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
+@project_job
+def guess(project: Project) -> Facts:
     """Return how many images each class gets, as the labels are now."""
-    current = _guess(folder, allow_code)
+    current = _guess(project)
     if current is None:
         return {"by": None, "counts": []}
     return {"by": current.by, "counts": current.counts()}
 
 
-@startable
+@project_job
 def wall(
-    folder: str,
+    project: Project,
     *,
     name: str | None,
     order: Order,
     like: str | None,
     count: int,
     without: list[str],
-    allow_code: AllowCode,
-) -> dict[str, Any]:
+) -> Facts:
     """Return images that a model predicts as one class, or that may be of it.
 
     Args:
-        folder: The project's.
+        project: The project.
         name: The class; None: any.
         order: ``"mixed"``: in no order, so that those shown are typical of the class;
             ``"doubt"``: the least sure first; ``"surest"``: the surest first;
@@ -157,13 +154,12 @@ def wall(
         like: Instead, those that are most like this image.
         count: How many.
         without: Images that were looked at and left out.
-        allow_code: What ``project.json`` may import.
 
     Returns:
         The images, and how many there are. Of near copies the first is among them, and
         none if one of them was looked at before.
     """
-    guess = _guess(folder, allow_code)
+    guess = _guess(project)
     if guess is None:
         return {"by": None, "tiles": [], "num_all": 0}
     places = guess.order[::-1] if order == "doubt" else guess.order
@@ -186,8 +182,8 @@ def wall(
     return {"by": guess.by, "tiles": tiles, "num_all": len(kept)}
 
 
-@startable
-def second_looks(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
+@project_job
+def second_looks(project: Project) -> Facts:
     """Return what is worth a second look.
 
     Returns:
@@ -197,7 +193,7 @@ def second_looks(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
         ``doubts``: images that the model is least sure about, its likeliest mistakes.
         Images that measure take no part.
     """
-    guess = _guess(folder, allow_code)
+    guess = _guess(project)
     if guess is None:
         return {"slips": None, "doubts": [], "reason": NO_MODEL}
     return {
@@ -208,16 +204,14 @@ def second_looks(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
     }
 
 
-@startable
-def suggestions(
-    folder: str, *, items: list[str], allow_code: AllowCode
-) -> dict[str, dict[str, Any]]:
+@project_job
+def suggestions(project: Project, *, items: list[str]) -> Facts:
     """Return the likeliest class of some images, by id, and how sure it is.
 
     Not of rounds with images that measure: a suggestion would sway the label that is to
     judge it, and suggestions for the others alone would reveal which measure.
     """
-    guess = _guess(folder, allow_code)
+    guess = _guess(project)
     if guess is None:
         return {}
     positions, hidden = guess.snapshot.positions, set[str]()
@@ -264,35 +258,34 @@ def out_of_fold(head: Training, pool: Pool) -> NDArray[np.float32]:
     return shares
 
 
-def _guess(folder: str, allow_code: AllowCode) -> Guess | None:
+def _guess(project: Project) -> Guess | None:
     """Return the current guess; None if there are too few labels, or no model."""
-    with Project.open(folder, allow_code=allow_code) as project, unwarned():
-        snapshot = project.snapshot()
-        head, records = _head(project), project.records()
-        model = records[-1] if records and head is None else None
-        labels = (snapshot.labels_digest, len(snapshot.verdicts), snapshot.classes)
-        counts = (len(snapshot.items), len(snapshot.rounds))
-        moment = (*labels, *counts, None if model is None else model.name)
-        before, known = _last.get(folder, (None, None))
-        if before == moment:
-            return known
-        # Of many images, listing the files takes longer than all that follows.
-        is_same = known is not None and known.snapshot.items == snapshot.items
-        pool = snapshot.pool(
-            known.pool.images if known and is_same else project.images(snapshot)
-        )
-        guess, near = None, head or _over_pixels(project)
-        if model is not None:
-            classifier = project.classifier(model, pool)
-            rows = torch.cat(list(probabilities(classifier, pool.images)))
-            # A class that is younger than the model has no share.
-            whole = F.pad(rows, (0, pool.num_classes - rows.shape[1])).numpy()
-            guess = Guess(snapshot, pool, near, whole, model.name)
-        elif near and len(set(snapshot.labels) - {None}) >= NUM_TO_TELL_APART:
-            shares = _shares(near, pool, np.arange(len(pool)))
-            guess = Guess(snapshot, pool, near, shares, "labels nearby")
-        _last[folder] = (moment, guess)
-        return guess
+    snapshot = project.snapshot()
+    head, records = _head(project), project.records()
+    model = records[-1] if records and head is None else None
+    labels = (snapshot.labels_digest, len(snapshot.verdicts), snapshot.classes)
+    counts = (len(snapshot.items), len(snapshot.rounds))
+    moment = (*labels, *counts, None if model is None else model.name)
+    before, known = _last.get(str(project.folder), (None, None))
+    if before == moment:
+        return known
+    # Of many images, listing the files takes longer than all that follows.
+    is_same = known is not None and known.snapshot.items == snapshot.items
+    pool = snapshot.pool(
+        known.pool.images if known and is_same else project.images(snapshot)
+    )
+    guess, near = None, head or _over_pixels(project)
+    if model is not None:
+        classifier = project.classifier(model, pool)
+        rows = torch.cat(list(probabilities(classifier, pool.images)))
+        # A class that is younger than the model has no share.
+        whole = F.pad(rows, (0, pool.num_classes - rows.shape[1])).numpy()
+        guess = Guess(snapshot, pool, near, whole, model.name)
+    elif near and len(set(snapshot.labels) - {None}) >= NUM_TO_TELL_APART:
+        shares = _shares(near, pool, np.arange(len(pool)))
+        guess = Guess(snapshot, pool, near, shares, "labels nearby")
+    _last[str(project.folder)] = (moment, guess)
+    return guess
 
 
 def _head(project: Project) -> Training | None:

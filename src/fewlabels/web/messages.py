@@ -1,9 +1,11 @@
 """Messages of the page; all others are refused."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+Facts = dict[str, Any]
+"""What is sent to the page, as JSON can hold it."""
 Name = Annotated[str, Field(pattern=r"^[0-9a-f]{24}$")]
 """An item, as the page knows it."""
 Uuid = Annotated[

@@ -35,6 +35,7 @@ from fewlabels.strategies.registry import family
 from fewlabels.web.messages import (
     Action,
     Confirmation,
+    Facts,
     Import,
     ImportUndo,
     Letter,
@@ -42,9 +43,6 @@ from fewlabels.web.messages import (
     Turn,
 )
 from fewlabels.web.pictures import ImageNames
-
-Facts = dict[str, Any]
-"""What is sent to the page, as JSON can hold it."""
 
 MOST_FAULTS = 20
 """Rows of a file with labels that the page lists."""

@@ -19,7 +19,8 @@ from fewlabels.projects import Project
 from fewlabels.projects.exchange.reader import ImageFinder
 from fewlabels.projects.exchange.rows import FaultyRowError, image_name
 from fewlabels.web.background import Background
-from fewlabels.web.session import Facts, Session
+from fewlabels.web.messages import Facts
+from fewlabels.web.session import Session
 
 _CHOICES = re.compile(r"<Choices\b[^>]*>")
 _ATTRIBUTE = re.compile(r"\b(name|toName)\s*=\s*[\"']([^\"']*)[\"']")

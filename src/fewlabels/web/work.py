@@ -4,6 +4,8 @@ The server itself never imports torch: it stays small, and no training can end i
 """
 
 import warnings
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,29 @@ from fewlabels.names import AllowCode, check_code
 from fewlabels.projects import Project
 from fewlabels.projects.models import NUM_TO_TELL_APART
 from fewlabels.projects.shares import UNKNOWN, assumed
+from fewlabels.web.messages import Facts
 
 FIRST_IMAGES = 2_000
 """Images that are indexed before the first one is shown; the others follow behind."""
+
+
+def project_job(function: Callable[..., Facts]) -> Callable[..., Facts]:
+    """Make a function of a project one that a job calls with the project's folder.
+
+    Warnings for a terminal are silenced: the page shows them in other ways.
+
+    Returns:
+        The function to start.
+    """
+
+    @startable
+    @wraps(function)
+    def call(folder: str, *, allow_code: AllowCode, **arguments: Any) -> Facts:
+        quiet = warnings.catch_warnings(action="ignore", category=FewlabelsWarning)
+        with Project.open(folder, allow_code=allow_code) as project, quiet:
+            return function(project, **arguments)
+
+    return call
 
 
 @startable
@@ -29,7 +51,7 @@ def begin(
     *,
     import_folders: bool = False,
     allow_code: AllowCode,
-) -> dict[str, Any]:
+) -> Facts:
     """Begin a project on some of its images, and choose the first ones to label.
 
     The others are taken in later. Those of the first round are drawn at random among
@@ -54,28 +76,27 @@ def begin(
         return {"reason": project.settings.reason, "imported": imported}
 
 
-@startable
-def prepare(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
+@project_job
+def prepare(project: Project) -> Facts:
     """Take in all images, and make their features where the training wants some."""
     from fewlabels.projects import model_training
 
-    with Project.open(folder, allow_code=allow_code) as project, unwarned():
-        num_images = len(project.index().files)
-        chosen = project.chosen_trainer()
-        known = training.built_in(chosen.name, chosen.options)
-        has_features = known is not None and known.inputs.has_features
-        if known is not None and has_features:
-            snapshot = project.snapshot()
-            pool = snapshot.pool(project.images(snapshot))
-            len(known.inputs.of(pool, None).rows)
-        takes_steps = project.trainer().num_steps is not None
-        goes_on = takes_steps and model_training.is_interrupted(project)
+    num_images = len(project.index().files)
+    chosen = project.chosen_trainer()
+    known = training.built_in(chosen.name, chosen.options)
+    has_features = known is not None and known.inputs.has_features
+    if known is not None and has_features:
+        snapshot = project.snapshot()
+        pool = snapshot.pool(project.images(snapshot))
+        len(known.inputs.of(pool, None).rows)
+    takes_steps = project.trainer().num_steps is not None
+    goes_on = takes_steps and model_training.is_interrupted(project)
     facts = {"num_images": num_images, "has_features": has_features}
     return facts | {"takes_steps": takes_steps, "goes_on": goes_on}
 
 
 @startable
-def warm_up(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
+def warm_up(folder: str, *, allow_code: AllowCode) -> Facts:
     """Import what choosing needs, before somebody waits for it."""
     del folder, allow_code
     import fewlabels.projects.selection  # noqa: F401
@@ -83,79 +104,66 @@ def warm_up(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
     return {}
 
 
-@startable
-def next_round(
-    folder: str,
-    *,
-    at_random: bool,
-    allow_code: AllowCode,
-) -> dict[str, Any]:
+@project_job
+def next_round(project: Project, *, at_random: bool) -> Facts:
     """Choose the next images, after a training where that takes no time.
 
     Images that are open stay open.
 
     Args:
-        folder: The project's.
+        project: The project.
         at_random: Choose without features, which are not there yet.
-        allow_code: What ``project.json`` may import.
 
     Returns:
         The number of the round, and the name of a model that was trained for it.
     """
-    with Project.open(folder, allow_code=allow_code) as project, unwarned():
-        from fewlabels.projects.model_training import is_up_to_date
+    from fewlabels.projects.model_training import is_up_to_date
 
-        if at_random:
-            asked = project.ask(strategy="random", scan=False, ahead=True)
-            return {"round": asked.step, "model": None}
-        trained = None
-        is_quick = project.trainer().num_steps is None and _can_learn(project)
-        if is_quick and not is_up_to_date(project, project.snapshot()):
-            trained = project.train(scan=False).record.name
-        asked = project.ask(ahead=True, scan=False)
-        return {"round": asked.step, "model": trained}
+    if at_random:
+        asked = project.ask(strategy="random", scan=False, ahead=True)
+        return {"round": asked.step, "model": None}
+    trained = None
+    is_quick = project.trainer().num_steps is None and _can_learn(project)
+    if is_quick and not is_up_to_date(project, project.snapshot()):
+        trained = project.train(scan=False).record.name
+    asked = project.ask(ahead=True, scan=False)
+    return {"round": asked.step, "model": trained}
 
 
-@startable
-def learn_first(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
+@project_job
+def learn_first(project: Project) -> Facts:
     """Train the first model, where that takes seconds; return whether it is done."""
-    with Project.open(folder, allow_code=allow_code) as project, unwarned():
-        if project.records() or project.trainer().num_steps is not None:
-            return {"is_done": True}
-        if not _can_learn(project):
-            return {"is_done": False}
-        return {"is_done": True, "model": project.train(scan=False).record.name}
+    if project.records() or project.trainer().num_steps is not None:
+        return {"is_done": True}
+    if not _can_learn(project):
+        return {"is_done": False}
+    return {"is_done": True, "model": project.train(scan=False).record.name}
 
 
-@startable
-def estimate_final(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
+@project_job
+def estimate_final(project: Project) -> Facts:
     """Measure how long a network from scratch takes here; a few steps are done."""
-    with Project.open(folder, allow_code=allow_code) as project, unwarned():
-        chosen = _from_scratch(project)
-        return {"trainer": chosen.name, "expected": project.expectation(chosen)}
+    chosen = _from_scratch(project)
+    return {"trainer": chosen.name, "expected": project.expectation(chosen)}
 
 
-@startable
-def train_finally(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
+@project_job
+def train_finally(project: Project) -> Facts:
     """Train a network from scratch, while the project's own trainer goes on."""
-    with Project.open(folder, allow_code=allow_code) as project, unwarned():
-        record = project.train(_from_scratch(project)).record
-        return {"model": record.name, "num_labels": record.num_labeled}
+    record = project.train(_from_scratch(project)).record
+    return {"model": record.name, "num_labels": record.num_labeled}
 
 
-@startable
-def export(
-    folder: str, target: str, *, as_is: bool, allow_code: AllowCode
-) -> dict[str, Any]:
+@project_job
+def export(project: Project, *, target: str, as_is: bool) -> Facts:
     """Write labels, predictions, model and report."""
     from fewlabels.report import write_project_report
 
-    with Project.open(folder, allow_code=allow_code) as project, unwarned():
-        done = project.export(
-            Path(target),
-            as_is=as_is,
-            also=lambda new: write_project_report(new / "report.html", project),
-        )
+    done = project.export(
+        Path(target),
+        as_is=as_is,
+        also=lambda new: write_project_report(new / "report.html", project),
+    )
     names = [str(path.relative_to(done.folder)) for path in done.files]
     return {"folder": str(done.folder), "files": names, "message": str(done)}
 
@@ -171,8 +179,3 @@ def _from_scratch(project: Project) -> Choice:
 def _can_learn(project: Project) -> bool:
     labels = project.snapshot().labels
     return len(set(labels) - {None}) >= NUM_TO_TELL_APART
-
-
-def unwarned() -> Any:
-    """Silence warnings for a terminal; the page shows them in other ways."""
-    return warnings.catch_warnings(action="ignore", category=FewlabelsWarning)
