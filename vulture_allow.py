@@ -4,6 +4,13 @@
 __getattr__  # Python asks it for names of the package
 __dir__
 MaxDet  # named in a stub
+AdaMatch  # learners, imported by the paths of a table
+FixMatchAbc
+FixMatchCdmad
+FixMatchCta
+FreeMatch
+MeanTeacher
+SoftMatch
 trust  # a command, found by its name
 strange  # a test's job calls it by its name
 _.forward  # torch calls it

@@ -9,9 +9,6 @@ from tests.training.conftest import NUM_ITEMS
 from tests.training.test_alignment import CLASSES, begun, rows
 from tests.training.test_distribution import Twin as Aligned
 
-from fewlabels.errors import UsageError
-from fewlabels.training import make
-from fewlabels.training.adamatch import AdaMatch
 from fewlabels.training.learner import Minibatch
 
 
@@ -97,12 +94,3 @@ def test_running_statistics_are_those_of_the_pass_over_everything():
         other(torch.cat([as_input(minibatch.views[name]) for name in views]))
     for own, expected in zip(stepper.learning.buffers(), other.buffers(), strict=True):
         assert torch.equal(own, expected)
-
-
-def test_settings():
-    official = make("adamatch", preset="official")
-    assert official.learner == AdaMatch(mu=3, memory_decay=0.999)
-    assert official.schedule.weight_decay == 0.001
-    for wrong in ({"mu": 0}, {"threshold": -1.0}, {"memory_decay": 1.0}):
-        with pytest.raises(UsageError, match=f"{next(iter(wrong))} is"):
-            AdaMatch(**wrong)

@@ -193,24 +193,6 @@ def test_an_estimated_target_follows_the_predictions():
     assert shares.tolist() == pytest.approx([0.5, 0.375, 0.125], abs=0.02)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"warmup": 1.0}, "warmup is 1.0"),
-        ({"refine_every": 0}, "refine_every is 0"),
-        ({"mask_on": "none"}, "mask_on called 'none'"),
-        ({"target": "even"}, "target called 'even'"),
-        ({"capacity": 0.5}, "capacity is 0.5; it must be at least 1"),
-        ({"capacity": float("nan")}, "capacity is nan"),
-        ({"target": (0.5, -0.1)}, "target is -0.1; it must be above 0"),
-        ({"solver": "secant"}, "solver called 'secant'"),
-    ],
-)
-def test_settings_that_make_no_sense_are_explained(options, message):
-    with pytest.raises(UsageError, match=message):
-        alignment.Darp(**options)
-
-
 def test_a_target_for_another_number_of_classes_is_explained():
     with pytest.raises(UsageError, match="target gives 2 shares; give 3"):
         make("fixmatch-darp", target=(0.5, 0.5)).check(tiny_pool(num_classes=3))

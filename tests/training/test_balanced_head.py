@@ -10,10 +10,9 @@ from tests.training.test_alignment import CLASSES, begun
 from tests.training.test_workspace import fit
 
 from fewlabels import rng
-from fewlabels.errors import UsageError
 from fewlabels.pool import Answers
 from fewlabels.training import loop, make
-from fewlabels.training.balanced_head import FixMatchAbc, rarity
+from fewlabels.training.balanced_head import rarity
 from fewlabels.training.learner import Learned
 
 
@@ -109,9 +108,3 @@ def test_the_balanced_layer_predicts(tmp_path, name, monkeypatch):
     assert torch.equal(told[-1][1].module.head.weight, weight)
     again = fit(tmp_path / "work", make(name, **options), tiny_pool(shape=(1, 8, 8)))
     assert torch.equal(again.module.head.weight, weight)
-
-
-def test_settings():
-    assert make("fixmatch-abc", preset="official").learner == FixMatchAbc(mu=7)
-    with pytest.raises(UsageError, match="balanced_weight is"):
-        FixMatchAbc(balanced_weight=-1.0)

@@ -8,7 +8,6 @@ from tests.training.test_spreading import blobs, logits_of, pool_of, problem
 from tests.training.test_trainers import fit
 
 from fewlabels import training
-from fewlabels.errors import UsageError
 from fewlabels.gram.diffusion import NUM_COMPONENTS, joint_rows
 from fewlabels.gram.graph import NeighborGraph
 from fewlabels.gram.nodes import Nodes
@@ -187,11 +186,3 @@ def test_shares_that_are_given_are_met_in_the_pool_and_move_other_images():
     beside = ArrayImages(torch.from_numpy(rows * np.float32(1.00001)))
     other = classifier.outputs(beside, torch.arange(len(rows))).logits.softmax(dim=1)
     torch.testing.assert_close(other.mean(dim=0), found, rtol=0, atol=0.05)
-
-
-@pytest.mark.parametrize(
-    ("option", "value"), [("damping", 1.0), ("balance", -1.0), ("neighbors", 0)]
-)
-def test_options_out_of_range_are_refused(option, value):
-    with pytest.raises(UsageError, match=option):
-        training.make("blend", **{option: value})

@@ -5,8 +5,6 @@ import math
 import pytest
 from tests.training.twins import cross_entropy, rows, taken
 
-from fewlabels.errors import UsageError
-from fewlabels.training import make, names
 from fewlabels.training.ceal import Ceal
 
 
@@ -65,13 +63,3 @@ def test_thresholds_of_all_steps(num_steps):
 
 def test_a_threshold_never_falls_below_zero():
     assert Ceal(phases=9).threshold_at(99, 100) == 0
-
-
-def test_its_names_and_settings():
-    every = [f"ceal{end}" for end in ("", "-darp", "-da")]
-    every += [f"frozen-{name}" for name in every]
-    assert [name for name in names() if "ceal" in name] == every
-    options = make("ceal", preset="official").options
-    assert (options["mu"], options["threshold"], options["ramp_up"]) == (1, 0.05, 0)
-    with pytest.raises(UsageError, match="phases is 0; it must be at least 1"):
-        Ceal(phases=0)

@@ -6,12 +6,8 @@ from tests.training.test_alignment import begun
 
 from fewlabels import rng
 from fewlabels.data.augment import OPERATIONS
-from fewlabels.errors import UsageError
-from fewlabels.pool import ArrayImages, Pool
-from fewlabels.training import make, names
 from fewlabels.training.cta import (
     NUM_BINS,
-    FixMatchCta,
     Policy,
     draw_learned_policy,
     draw_policy,
@@ -132,20 +128,3 @@ def test_brightness_goes_from_dark_to_bright_and_cutout_covers():
     assert torch.equal(still.apply(IMAGES, 0.0, draws), IMAGES)
     assert ((covered == IMAGES) | (covered == 127)).all()
     assert (covered != IMAGES).flatten(1).any(dim=1).all()
-
-
-def test_only_of_images(pool):
-    assert [n for n in names() if "cta" in n] == [
-        f"fixmatch-cta{end}" for end in ("", "-darp", "-da")
-    ]
-    vectors = Pool.build(ArrayImages(torch.rand(9, 5)), pool.labels[:9], pool.classes)
-    with pytest.raises(UsageError, match=r"Rows of 5 are.*'fixmatch'"):
-        make("fixmatch-cta", network="linear").check(vectors)
-
-
-def test_settings():
-    official = make("fixmatch-cta", preset="official").learner
-    assert official == FixMatchCta(mu=7, cutout=0.5)
-    for wrong in ({"num_operations": 0}, {"least_rate": 1.0}, {"rate_decay": -0.1}):
-        with pytest.raises(UsageError, match=f"{next(iter(wrong))} is"):
-            FixMatchCta(**wrong)

@@ -234,11 +234,6 @@ def test_devices_that_are_not_there_are_explained():
         trainer.fit(tiny_pool(), rng.stream(0, "train"))
 
 
-def test_a_minibatch_that_cannot_be_shared_is_explained():
-    with pytest.raises(UsageError, match=r"minibatch_size 32 is not a multiple of 3"):
-        resolve("supervised", {"devices": 3})
-
-
 def test_brain_floats_train():
     trainer = resolve(
         "fixmatch", COMMON | {"precision": "bf16-mixed", "threshold": 0.5}

@@ -5,7 +5,6 @@ import torch
 from tests.training.conftest import NUM_ITEMS
 from tests.training.test_alignment import CLASSES, begun, labels_of, rows
 
-from fewlabels.errors import UsageError
 from fewlabels.training import make, names, share_option, targets
 from fewlabels.training.alignment import DistributionAlignment
 
@@ -80,12 +79,3 @@ def test_every_name_is_told_shares_as_with_darp():
         told = share_option(name).as_option(UNEVEN)
         assert make(name, **told).alignment == DistributionAlignment(target=UNEVEN)
     assert make("fixmatch-da", preset="official").alignment.share_decay == 0.999
-
-
-def test_wrong_settings_are_explained(pool):
-    with pytest.raises(UsageError, match=r"share_decay is 1\.0"):
-        DistributionAlignment(share_decay=1.0)
-    with pytest.raises(UsageError, match=r"target is 0\.0; it must be above 0"):
-        DistributionAlignment(target=(0.5, 0.0))
-    with pytest.raises(UsageError, match=r"target gives 3 shares; give 2"):
-        make("fixmatch-da", target=UNEVEN).check(pool)

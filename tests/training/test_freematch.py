@@ -10,9 +10,7 @@ from tests.training.conftest import NUM_ITEMS
 from tests.training.test_alignment import CLASSES, begun, labels_of, rows
 
 from fewlabels import rng
-from fewlabels.errors import UsageError
-from fewlabels.training import make
-from fewlabels.training.freematch import FreeMatch, fairness_loss
+from fewlabels.training.freematch import fairness_loss
 
 
 class Twin:
@@ -130,12 +128,3 @@ def test_the_loss_is_fixmatchs_and_the_fairness_term():
     assert loss.figures["fairness"].item() == pytest.approx(2 * fair, rel=1e-5)
     loss.total.backward()
     assert all(p.grad.isfinite().all() for p in stepper.learning.parameters())
-
-
-def test_settings():
-    assert make("freematch", preset="official").learner == FreeMatch(
-        mu=7, memory_decay=0.999
-    )
-    for wrong in ({"memory_decay": 1.0}, {"fairness_weight": -1.0}):
-        with pytest.raises(UsageError, match=f"{next(iter(wrong))} is"):
-            FreeMatch(**wrong)

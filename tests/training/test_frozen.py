@@ -10,7 +10,6 @@ from tests.training.test_trainers import fit, weights
 
 from fewlabels import strategies, training
 from fewlabels.errors import UsageError
-from fewlabels.models.classifiers import FrozenClassifier
 from fewlabels.pool import ArrayImages
 from fewlabels.rng import stream
 from fewlabels.training.frozen import FrozenViews
@@ -38,25 +37,6 @@ def trained(tmp_path):
 
 def views_of(trainer):
     return trainer.inputs.of(POOL, trainer.execution.cache)
-
-
-@each_name
-def test_it_learns_what_is_easy(trained, name):
-    trainer = trained(name, steps=80, ema_decay=0.8)
-    classifier = fit(trainer, POOL)
-    assert isinstance(classifier, FrozenClassifier)
-    found = classifier.outputs(POOL.images, EVERY).logits.argmax(dim=1)
-    assert (found == EVERY % 2).float().mean() > 0.9
-    other = tiny_pool(shape=(1, 8, 8), seed=1).images
-    seen = classifier.outputs(other, EVERY).logits.argmax(dim=1)
-    assert (seen == EVERY % 2).float().mean() > 0.9
-
-
-@each_name
-@pytest.mark.usefixtures("untouched_randomness")
-def test_same_stream_same_weights(trained, name):
-    first, second = (fit(trained(name), POOL) for _ in range(2))
-    assert torch.equal(weights(first), weights(second))
 
 
 @pytest.mark.parametrize(
@@ -156,12 +136,6 @@ def test_other_weights_of_an_encoder_train_anew(trained, tmp_path):
     assert not torch.equal(weights(first), weights(fit(louder, POOL)))
     views = {views_of(t).identity for t in (trainer, louder, with_name)}
     assert views == {"means", "louder"}
-
-
-@each_name
-def test_making_minibatches_ahead_changes_nothing(trained, name):
-    one, other = fit(trained(name), POOL), fit(trained(name, prefetch=2), POOL)
-    assert torch.equal(weights(one), weights(other))
 
 
 def test_views_travel_without_their_rows(trained):

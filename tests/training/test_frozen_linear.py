@@ -192,12 +192,6 @@ def test_it_learns_what_is_easy(trained, unlabeled):
         assert (seen == EVERY % 2).float().mean() > 0.9
 
 
-@pytest.mark.usefixtures("untouched_randomness")
-def test_same_stream_same_weights(trained):
-    first, second = (fit(trained(), POOL) for _ in range(2))
-    assert torch.equal(weights(first), weights(second))
-
-
 def test_it_is_kept_and_found_again(trained, tmp_path, monkeypatch):
     trainer, work = trained(), tmp_path / "work"
     generator = stream(0, "train", 0)
@@ -271,11 +265,8 @@ def test_everything_labeled(trained):
     ("options", "message"),
     [
         ({"unlabeled": "some"}, "'unlabeled' of 'frozen-linear' is 'some'"),
-        ({"shares": "uneven"}, "is 'uneven': input should be 'unknown' or 'even'"),
-        ({"shares": (0.5, 0.0)}, "shares is 0.0; it must be above 0"),
+        ({"shares": "uneven"}, "is 'uneven': [Ii]nput should be 'unknown' or 'even'"),
         ({"shares": (0.5, 0.3, 0.2)}, "shares gives 3 shares; give 2"),
-        ({"penalty": 0.0}, "penalty is 0.0"),
-        ({"pool_weight": -1.0}, "pool_weight is -1.0"),
         ({"steps": 5}, "option of 'frozen-linear' called 'steps'"),
     ],
 )

@@ -4,9 +4,6 @@ import pytest
 import torch
 from tests.training.twins import cross_entropy, ramp, rows, squared, taken
 
-from fewlabels.training import make, names
-from fewlabels.training.mean_teacher import MeanTeacher
-
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("number", [0, 7, 60])
@@ -29,12 +26,3 @@ def test_the_teacher_goes_by_its_minibatch_and_is_in_evaluation_mode_again():
     assert not torch.equal(average(taught.inputs).logits, taught.learned.logits)
     average.train()
     assert torch.equal(average(taught.inputs).logits, taught.learned.logits)
-
-
-def test_its_names_and_settings():
-    found = [name for name in names() if "mean-teacher" in name]
-    assert found == ["mean-teacher", "frozen-mean-teacher"]
-    assert make("mean-teacher").learner == MeanTeacher()
-    options = make("mean-teacher", preset="official").options
-    assert (options["consistency_weight"], options["ema_decay"]) == (50.0, 0.999)
-    assert make("mean-teacher").options["ema_decay"] == 0.95

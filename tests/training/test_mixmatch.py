@@ -14,9 +14,7 @@ from tests.training.twins import (
 )
 
 from fewlabels import rng
-from fewlabels.errors import UsageError
-from fewlabels.training import make, names
-from fewlabels.training.mixmatch import MixMatch, mix_up, sharpen
+from fewlabels.training.mixmatch import mix_up, sharpen
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -79,22 +77,3 @@ def test_with_darp_refined_guesses_are_mixed():
     said = rows(found.passes[1].learned.logits)
     expected = squared(said[4:], (targets.tolist() * 2))
     assert found.loss.figures["consistency"].item() == pytest.approx(expected, rel=1e-5)
-
-
-def test_its_names_and_official_settings():
-    every = ["mixmatch", "mixmatch-darp", "mixmatch-da"]
-    every += [f"frozen-{name}" for name in every]
-    assert [n for n in names() if n.removeprefix("frozen-").startswith("mix")] == every
-    options = make("mixmatch", preset="official").options
-    told = [options[n] for n in ("mu", "temperature", "mixup", "consistency_weight")]
-    assert told == [1, 0.5, 0.75, 75.0]
-    assert options["ramp_up"] == 1 / 64
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("mu", 0), ("temperature", 0), ("mixup", -1), ("ramp_up", float("nan"))],
-)
-def test_settings_that_make_no_sense_are_explained(option, value):
-    with pytest.raises(UsageError, match=f"{option} is {value}; it must be at least"):
-        MixMatch(**{option: value})

@@ -146,30 +146,88 @@ def test_supervised_has_no_consistency(option):
         training.resolve("supervised", {option: 3})
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"steps": "many"}, r"'steps' of .* is 'many': .* valid integer"),
-        ({"steps": "10"}, r"'steps' of .* is '10': .* valid integer"),
-        ({"steps": True}, r"'steps' of .* is True: .* valid integer"),
-        ({"steps": 1.5}, r"'steps' of .* is 1.5: .* valid integer"),
-        ({"steps": 20.0}, r"'steps' of .* is 20.0: .* valid integer"),
-        ({"prefetch": "2"}, r"'prefetch' of .* is '2': .* valid integer"),
-        ({"threshold": True}, r"'threshold' of .* is True: .* valid number"),
-        ({"learning_rate": "0.1"}, r"'learning_rate' of .* is '0.1': .* valid number"),
-        ({"weak": {"shift": True}}, r"'weak\.shift' of .* is True: .* valid number"),
-        ({"strong": {"rotate": 3}}, r"Option 'strong\.\w+\.rotate' of 'fixmatch'"),
-        ({"strong": 3}, r"Option 'strong\.\w+' of 'fixmatch' is 3"),
-        ({"steps": 0}, "steps is 0; it must be at least 1"),
-        ({"network": "wrn-9-1"}, "depth is 9; it must be at least 10"),
-        ({"network": "wrn-10-0"}, "widen_factor is 0; it must be"),
-        ({"network": "resnet"}, "There is no network called 'resnet'"),
-        ({"weak": {"shift": 2}}, "shift is 2.0; it must be at least 0 and below 1"),
+REFUSED = {
+    "adamatch": [
+        ({"memory_decay": 1.0}, "memory_decay is 1"),
+        ({"mu": 0}, "mu is 0"),
+        ({"threshold": -1.0}, "threshold is -1"),
     ],
+    "blend": [({"balance": -1.0}, "balance is"), ({"damping": 1.0}, "damping is")],
+    "ceal": [({"phases": 0}, "phases is 0; it must be at least 1")],
+    "fixmatch": [
+        ({"devices": 3}, "minibatch_size 32 is not a multiple of 3"),
+        ({"ema_decay": 1.0}, "ema_decay is 1.0; .* below 1"),
+        ({"learning_rate": "0.1"}, "'learning_rate' of .* is '0.1'.* valid number"),
+        ({"learning_rate": -1.0}, "learning_rate is -1.0"),
+        ({"mu": 0}, "mu is 0"),
+        ({"network": "resnet"}, "There is no network called 'resnet'"),
+        ({"network": "wrn-10-0"}, "widen_factor is 0; it must be"),
+        ({"network": "wrn-9-1"}, "depth is 9; it must be at least 10"),
+        ({"prefetch": "2"}, "'prefetch' of .* is '2': .* valid integer"),
+        ({"steps": "10"}, "'steps' of .* is '10': .* valid integer"),
+        ({"steps": "many"}, "'steps' of .* is 'many': .* valid integer"),
+        ({"steps": 0}, "steps is 0; it must be at least 1"),
+        ({"steps": 1.5}, "'steps' of .* is 1.5: .* valid integer"),
+        ({"steps": 20.0}, "'steps' of .* is 20.0: .* valid integer"),
+        ({"steps": True}, "'steps' of .* is True: .* valid integer"),
+        ({"strong": 3}, r"Option 'strong\.\w+' of 'fixmatch' is 3"),
+        ({"strong": {"rotate": 3}}, r"Option 'strong\.\w+\.rotate' of 'fixmatch'"),
+        ({"threshold": 1.5}, "threshold is 1.5"),
+        ({"threshold": True}, "'threshold' of .* is True: .* valid number"),
+        ({"weak": {"shift": 2}}, "shift is 2.0; it must be at least 0 and below 1"),
+        ({"weak": {"shift": True}}, r"'weak\.shift' of .* is True: .* valid number"),
+    ],
+    "fixmatch-abc": [({"balanced_weight": -1.0}, "balanced_weight is")],
+    "fixmatch-cdmad": [({"correct_from": -1.0}, "correct_from is")],
+    "fixmatch-cta": [
+        ({"least_rate": 1.0}, "least_rate is"),
+        ({"num_operations": 0}, "num_operations is"),
+        ({"rate_decay": -0.1}, "rate_decay is"),
+    ],
+    "fixmatch-da": [
+        ({"share_decay": 1.0}, r"share_decay is 1\.0"),
+        ({"target": (0.5, 0.0)}, r"target is 0\.0; it must be above 0"),
+    ],
+    "fixmatch-darp": [
+        ({"capacity": 0.5}, "capacity is 0.5; it must be at least 1"),
+        ({"capacity": float("nan")}, "capacity is nan"),
+        ({"mask_on": "none"}, "'mask_on' of 'fixmatch-darp' is 'none'"),
+        ({"refine_every": 0}, "refine_every is 0"),
+        ({"solver": "secant"}, "'solver' of 'fixmatch-darp' is 'secant'"),
+        ({"target": "even"}, "of 'fixmatch-darp' is 'even'"),
+        ({"target": (0.5, -0.1)}, "target is -0.1; it must be above 0"),
+        ({"warmup": 1.0}, "warmup is 1.0"),
+    ],
+    "freematch": [
+        ({"fairness_weight": -1.0}, "fairness_weight is"),
+        ({"memory_decay": 1.0}, "memory_decay is"),
+    ],
+    "frozen-linear": [
+        ({"penalty": 0.0}, "penalty is 0.0"),
+        ({"pool_weight": -1.0}, "pool_weight is -1.0"),
+        ({"shares": (0.5, 0.0)}, "shares is 0.0; it must be above 0"),
+    ],
+    "mixmatch": [
+        ({"mixup": -1.0}, "mixup is -1.0; it must be at least"),
+        ({"mu": 0}, "mu is 0; it must be at least"),
+        ({"ramp_up": float("nan")}, "ramp_up is nan; it must be at least"),
+        ({"temperature": 0.0}, "temperature is 0.0; it must be at least"),
+    ],
+    "ot": [({"temperature": 0.0}, "temperature is 0")],
+    "softmatch": [
+        ({"memory_decay": 1.0}, "memory_decay is"),
+        ({"narrowing": -1.0}, "narrowing is"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [(name, *case) for name, cases in REFUSED.items() for case in cases],
 )
-def test_wrong_values_are_explained(options, message):
+def test_wrong_values_are_explained(name, options, message):
     with pytest.raises(UsageError, match=message):
-        training.resolve("fixmatch", options)
+        training.resolve(name, options)
 
 
 @pytest.mark.parametrize("value", [True, "10", None])

@@ -9,9 +9,8 @@ from tests.training.test_alignment import CLASSES, begun
 from tests.training.test_workspace import fit
 
 from fewlabels import models, rng
-from fewlabels.errors import UsageError
 from fewlabels.training import loop, make
-from fewlabels.training.neutral_image import FixMatchCdmad, neutral
+from fewlabels.training.neutral_image import neutral
 
 
 def slow_loss(logits, labels, white, threshold, *, is_corrected):
@@ -102,9 +101,3 @@ def test_what_shows_nothing():
     assert neutral(head, (3,)).tolist() == [[1.0, 2.0, 3.0]]
     network = models.build("wrn-10-1", (3, 8, 8), CLASSES, rng.stream(0, "w"))
     assert torch.equal(neutral(network, (3, 8, 8)), torch.ones(1, 3, 8, 8))
-
-
-def test_settings():
-    assert make("fixmatch-cdmad", preset="official").learner == FixMatchCdmad(mu=7)
-    with pytest.raises(UsageError, match="correct_from is"):
-        FixMatchCdmad(correct_from=-1.0)

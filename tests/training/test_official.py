@@ -51,3 +51,41 @@ def test_the_optimizer():
     assert all(group["nesterov"] for group in optimizer.param_groups)
     assert {p.ndim for p in decays[5e-4]} == {2, 4}
     assert {p.ndim for p in decays[0.0]} == {1}
+
+
+OWN = {
+    "adamatch": {"mu": 3, "memory_decay": 0.999, "weight_decay": 0.001},
+    "ceal": {"mu": 1, "threshold": 0.05, "ramp_up": 0},
+    "fixmatch-abc": {"mu": 7, "balanced_weight": 1.0},
+    "fixmatch-cdmad": {"mu": 7, "correct_from": 0.2},
+    "fixmatch-cta": {"mu": 7, "cutout": 0.5},
+    "freematch": {"mu": 7, "memory_decay": 0.999},
+    "mean-teacher": {"mu": 1, "consistency_weight": 50.0, "ema_decay": 0.999},
+    "mixmatch": {
+        "mu": 1,
+        "temperature": 0.5,
+        "mixup": 0.75,
+        "consistency_weight": 75.0,
+        "ramp_up": 1 / 64,
+    },
+    "pi-model": {"mu": 1, "consistency_weight": 10.0},
+    "pseudo-label": {"mu": 1, "threshold": 0.95, "ramp_up": 0.4},
+    "remixmatch": {
+        "mu": 1,
+        "temperature": 0.5,
+        "mixup": 0.75,
+        "consistency_weight": 1.5,
+        "anchor_weight": 0.5,
+        "rotation_weight": 0.5,
+        "ramp_up": 1 / 64,
+    },
+    "softmatch": {"mu": 7, "memory_decay": 0.999},
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_settings_of_a_learners_own_code(name):
+    options = make(name, preset="official").options
+    assert {option: options[option] for option in OWN[name]} == OWN[name]
+    small = make(name)
+    assert small.learner == type(small.learner)()

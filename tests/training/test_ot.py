@@ -7,7 +7,6 @@ from tests.training.test_spreading import logits_of, pool_of, problem
 from tests.training.test_trainers import fit
 
 from fewlabels import training
-from fewlabels.errors import UsageError
 from fewlabels.training.graph import Sources, balanced
 from fewlabels.training.ot import OT, assignment, center_distances, first_centers
 
@@ -132,8 +131,3 @@ def test_uneven_classes_are_estimated():
 
     assert accuracy(shares=(92.0, 28.0)) > accuracy(shares="even") + 0.1
     assert accuracy() > accuracy(shares="even")
-
-
-def test_a_temperature_of_zero_is_refused():
-    with pytest.raises(UsageError, match="temperature is 0"):
-        training.make("ot", temperature=0.0)

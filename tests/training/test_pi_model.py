@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.training.twins import cross_entropy, ramp, rows, squared, taken
 
-from fewlabels.training import make, names
+from fewlabels.training import make
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -28,13 +28,6 @@ def test_the_student_learns_and_the_teacher_does_not():
     assert not teacher.learned.logits.requires_grad
     assert torch.equal(teacher.inputs, found.step.as_input(views["teacher"]))
     assert not torch.equal(views["teacher"], views["student"])
-
-
-def test_its_names_and_official_settings():
-    found = [name for name in names() if "pi-model" in name]
-    assert found == ["pi-model", "frozen-pi-model"]
-    options = make("pi-model", preset="official").options
-    assert (options["mu"], options["consistency_weight"]) == (1, 10.0)
 
 
 @pytest.mark.parametrize("preset", ["small", "official"])

@@ -5,9 +5,6 @@ import math
 import pytest
 from tests.training.twins import cross_entropy, ramp, rows, taken
 
-from fewlabels.training import make, names
-from fewlabels.training.pseudo_label import PseudoLabel
-
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("number", [0, 7, 60])
@@ -31,13 +28,3 @@ def test_some_count_and_some_do_not():
         for seed in range(4)
     ]
     assert 0 < sum(kept) < 4
-
-
-def test_its_names_and_official_settings():
-    every = [f"pseudo-label{end}" for end in ("", "-darp", "-da")]
-    every += [f"frozen-{name}" for name in every]
-    assert [name for name in names() if "pseudo-label" in name] == every
-    assert make("pseudo-label").learner == PseudoLabel()
-    options = make("pseudo-label", preset="official").options
-    assert (options["mu"], options["threshold"], options["ramp_up"]) == (1, 0.95, 0.4)
-    assert "strong" not in options

@@ -14,7 +14,7 @@ from tests.training.twins import (
 )
 
 from fewlabels.errors import UsageError
-from fewlabels.training import make, names
+from fewlabels.training import make
 from fewlabels.training.remixmatch import ReMixMatch, rotate_quarters
 
 WEIGHTS = {"consistency_weight": 1.2, "anchor_weight": 0.7, "rotation_weight": 0.4}
@@ -100,12 +100,3 @@ def test_turns():
 def test_what_cannot_be_turned_is_refused(shape):
     with pytest.raises(UsageError, match=r"square.*'mixmatch'"):
         make("remixmatch").check(tiny_pool(shape=shape))
-
-
-def test_its_names_and_official_settings():
-    found = [name for name in names() if "remixmatch" in name]
-    assert found == ["remixmatch", "remixmatch-darp", "remixmatch-da"]
-    options = make("remixmatch", preset="official").options
-    told = {"mu": 1, "temperature": 0.5, "mixup": 0.75, "consistency_weight": 1.5}
-    told |= {"anchor_weight": 0.5, "rotation_weight": 0.5, "ramp_up": 1 / 64}
-    assert {name: options[name] for name in told} == told

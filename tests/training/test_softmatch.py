@@ -8,10 +8,6 @@ from tests.training.conftest import NUM_ITEMS
 from tests.training.test_alignment import CLASSES, begun, labels_of, rows
 from tests.training.test_distribution import Twin as Aligned
 
-from fewlabels.errors import UsageError
-from fewlabels.training import make
-from fewlabels.training.softmatch import SoftMatch
-
 
 class Twin:
     """The paper's equations, one number after the other."""
@@ -73,11 +69,3 @@ def test_weights_enter_the_loss():
     unlabeled = sum(w * t for w, t in zip(weights, taught, strict=True)) / len(weights)
     entropy = torch.nn.functional.cross_entropy(labeled.logits, minibatch.labels)
     assert loss.total.item() == pytest.approx(entropy.item() + unlabeled, rel=1e-5)
-
-
-def test_settings():
-    official = make("softmatch", preset="official")
-    assert official.learner == SoftMatch(mu=7, memory_decay=0.999)
-    for wrong in ({"memory_decay": 1.0}, {"narrowing": -1.0}):
-        with pytest.raises(UsageError, match=f"{next(iter(wrong))} is"):
-            SoftMatch(**wrong)

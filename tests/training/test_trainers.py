@@ -8,7 +8,7 @@ from tests.training.conftest import NUM_ITEMS, tiny_pool
 
 from fewlabels import models, progress, rng
 from fewlabels.data.augment import StrongAugment, WeakAugment
-from fewlabels.errors import TrainingError, UsageError
+from fewlabels.errors import TrainingError
 from fewlabels.pool import ArrayImages
 from fewlabels.protocols import Trainer
 from fewlabels.training import make
@@ -207,21 +207,6 @@ def test_both_trainers_share_start_and_labeled_minibatches(pool):
     assert reads[0] == reads[2][::2]
     untrained = [fit(t, tiny_pool(labeled=0)) for t in TRAINERS]
     assert torch.equal(*map(weights, untrained))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"steps": 0}, "steps is 0; it must be at least 1"),
-        ({"ema_decay": 1.0}, "ema_decay is 1.0; .* below 1"),
-        ({"learning_rate": -1.0}, "learning_rate is -1.0"),
-        ({"threshold": 1.5}, "threshold is 1.5"),
-        ({"mu": 0}, "mu is 0"),
-    ],
-)
-def test_settings_out_of_range_are_explained(options, message):
-    with pytest.raises(UsageError, match=message):
-        make("fixmatch", **options)
 
 
 @pytest.mark.slow

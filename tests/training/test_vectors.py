@@ -12,7 +12,6 @@ from fewlabels.errors import UsageError
 from fewlabels.experiments.acquisition import hidden
 from fewlabels.experiments.evaluation import accuracy
 from fewlabels.pool import Answers, ArrayImages
-from fewlabels.training import loop
 from fewlabels.training import views as training_rows
 from fewlabels.training.views import VariedRows
 
@@ -109,29 +108,6 @@ def test_fixmatch_learns_from_views_of_rows():
     found = training.make("fixmatch", steps=100).fit(pool, rng.stream(0, "train"))
     plain = training.make("supervised", steps=100).fit(pool, rng.stream(0, "train"))
     assert accuracy(found, test) > max(0.8, accuracy(plain, test))
-
-
-def test_a_training_on_rows_that_was_stopped_ends_with_the_same_bits(
-    tmp_path, monkeypatch
-):
-    pool, advance = with_labels(clouds()), loop.Stepper.advance
-    trainer = training.make("fixmatch", steps=9, threshold=0.4, save_every=0.0)
-    whole = trainer.fit(pool, rng.stream(0, "train"))
-
-    def stopping(self, step, minibatch):
-        if step == 6:
-            raise KeyboardInterrupt
-        return advance(self, step, minibatch)
-
-    monkeypatch.setattr(loop.Stepper, "advance", stopping)
-    with pytest.raises(KeyboardInterrupt):
-        trainer.fit(pool, rng.stream(0, "train"), workspace=tmp_path)
-    monkeypatch.setattr(loop.Stepper, "advance", advance)
-    found = trainer.fit(pool, rng.stream(0, "train"), workspace=tmp_path)
-    for one, other in zip(
-        found.module.parameters(), whole.module.parameters(), strict=True
-    ):
-        assert torch.equal(one, other)
 
 
 def slowly_varied(rows, item, draws):
