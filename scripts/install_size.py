@@ -33,7 +33,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         venv.create(home / "venv", with_pip=True)
-        python = next((home / "venv").glob("*/python*"))
+        [python] = [
+            path
+            for path in (home / "venv").glob("*/*")
+            if path.name in {"python", "python.exe"}
+        ]
         site = _site_packages(python)
         empty = _megabytes(site)
         _pip(python, "install", str(wheel))
