@@ -13,7 +13,7 @@ from PIL import Image
 from pyarrow import parquet
 
 from fewlabels.data import hugging_face
-from fewlabels.data.hugging_face import HubData
+from fewlabels.data.hugging_face import unpack
 from fewlabels.errors import DataError, UsageError
 
 SAVED = Path(__file__).parent / "hugging_face"
@@ -47,9 +47,8 @@ NUMBERED = [f"{number:07d}.{'png' if number < 4 else 'jpg'}" for number in range
     ],
 )
 def test_images_of_every_kind_of_data_set_become_files(place, source, expected):
-    found = HubData.of(f"hf-dataset:{place}/{source}")
-    assert found.classes() == ("even", "odd")
-    folder = found.unpack()
+    folder, classes = unpack(f"hf-dataset:{place}/{source}")
+    assert classes == ("even", "odd")
     assert folder == place / f"{source.replace('@', '-')}-images"
     assert names(folder) == expected
     for name in expected:
@@ -58,27 +57,25 @@ def test_images_of_every_kind_of_data_set_become_files(place, source, expected):
 
 
 def test_the_bytes_are_those_of_the_data_set_and_are_written_once(place):
-    found = HubData.of(f"hf-dataset:{place}/hub")
     table = parquet.read_table(place / "hub/data/train-00000-of-00001.parquet")
     contents = [cell["bytes"] for cell in table["image"].to_pylist()]
-    folder = found.unpack()
+    folder, _ = unpack(f"hf-dataset:{place}/hub")
     assert [(folder / name).read_bytes() for name in names(folder)] == contents
     (folder / "train/0000000.png").unlink()
-    assert found.unpack() == folder
+    assert unpack(f"hf-dataset:{place}/hub")[0] == folder
     assert len(names(folder)) == 5  # it is the user's folder by now
 
 
-def test_other_sources_are_none(place):
-    assert HubData.of(str(place / "one")) is None
+def test_other_sources_are_refused(place):
     with pytest.raises(UsageError, match="There is no folder"):
-        HubData.of(f"hf-dataset:{place}/nothing")
+        unpack(f"hf-dataset:{place}/nothing")
     with pytest.raises(DataError, match="its splits: test, train"):
-        HubData.of(f"hf-dataset:{place}/dict@valid").unpack()
+        unpack(f"hf-dataset:{place}/dict@valid")
     with pytest.raises(DataError, match="the split 'a/b'"):
-        HubData.of(f"hf-dataset:{place}/dict@a/b").unpack()
+        unpack(f"hf-dataset:{place}/dict@a/b")
     (place / "empty").mkdir()
     with pytest.raises(DataError, match="no Arrow or Parquet files"):
-        HubData.of(f"hf-dataset:{place}/empty").unpack()
+        unpack(f"hf-dataset:{place}/empty")
 
 
 def saved(folder, cells, name="x.parquet", **columns):
@@ -86,7 +83,7 @@ def saved(folder, cells, name="x.parquet", **columns):
     folder.mkdir(exist_ok=True)
     table = pa.table({"picture": pa.array(cells, kind), **columns})
     parquet.write_table(table, folder / name)
-    return HubData.of(f"hf-dataset:{folder}")
+    return f"hf-dataset:{folder}"
 
 
 def png():
@@ -104,7 +101,7 @@ def test_what_is_no_image_is_left_out_and_no_name_is_believed(tmp_path):
         {"bytes": b"", "path": None},
     ]
     found = saved(tmp_path / "set", cells, "..-00000-of-00001.parquet")
-    assert names(found.unpack()) == ["0000001.png"]
+    assert names(unpack(found)[0]) == ["0000001.png"]
     assert names(tmp_path) == [
         "set-images/0000001.png",
         "set/..-00000-of-00001.parquet",
@@ -113,22 +110,22 @@ def test_what_is_no_image_is_left_out_and_no_name_is_believed(tmp_path):
 
 def test_what_cannot_be_used_is_said_and_leaves_nothing(tmp_path, monkeypatch):
     none = saved(tmp_path / "none", [{"bytes": None, "path": "a.png"}])
-    with pytest.raises(DataError, match="None of 1 rows in"):
-        none.unpack()
+    with pytest.raises(DataError, match="None of 1 rows for"):
+        unpack(none)
     parquet.write_table(pa.table({"text": ["a"]}), tmp_path / "none/x.parquet")
     with pytest.raises(DataError, match=r"No column .* holds images: text"):
-        none.unpack()
+        unpack(none)
     for name in ("x.parquet", "x.arrow"):
         shutil.rmtree(tmp_path / "none")
         (tmp_path / "none").mkdir()
         (tmp_path / "none" / name).write_bytes(b"PAR1 is not enough")
         with pytest.raises(DataError, match="cannot be read"):
-            none.unpack()
+            unpack(none)
     monkeypatch.setattr(hugging_face, "_UNPACKED_BYTES", 1000)
     monkeypatch.setattr(hugging_face, "_UNPACKED_RATIO", 1)
     bomb = saved(tmp_path / "bomb", [{"bytes": png() * 50, "path": None}] * 500)
     with pytest.raises(DataError, match="larger than their files"):
-        bomb.unpack()
+        unpack(bomb)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["bomb", "none"]
 
 
@@ -138,5 +135,5 @@ def test_a_damaged_arrow_file_is_refused(place):
     for cut in (10, 300, 1000):
         path.write_bytes(whole[:cut])
         with pytest.raises(DataError, match="cannot be read"):
-            HubData.of(f"hf-dataset:{place}/one").unpack()
+            unpack(f"hf-dataset:{place}/one")
     assert not (place / "one-images").exists()

@@ -14,8 +14,8 @@ from typer import Option
 from fewlabels import strategies, training
 from fewlabels.cli import options
 from fewlabels.cli.terminal import Terminal, command_line
+from fewlabels.data import hugging_face
 from fewlabels.data.folder import check_images, folder_labels, image_names
-from fewlabels.data.hugging_face import HubData
 from fewlabels.data.untrusted import natural_key
 from fewlabels.errors import UnknownNameError, UsageError, count
 from fewlabels.names import check_installed, import_paths
@@ -76,10 +76,10 @@ def start(
 
     check_reach(host, token)
     terminal = Terminal(quiet)
-    hub = HubData.of(str(folder))
-    if hub is not None:
+    is_hub = str(folder).startswith(hugging_face.PREFIX)
+    if is_hub:
         with terminal.busy():
-            folder, named = hub.unpack(), hub.classes()
+            folder, named = hugging_face.unpack(str(folder))
         if classes is None and named and not any("," in name for name in named):
             classes = ",".join(named)
     real = folder.expanduser().resolve()
@@ -91,7 +91,7 @@ def start(
         _describe_existing(place, classes, given.get("budget"), terminal)
     else:
         given["encoder"] = options.found_encoder(encoder, download=download)
-        if hub is None and given.get("budget") is not None and folder.is_dir():
+        if not is_hub and given.get("budget") is not None and folder.is_dir():
             classes, import_folders = _offer_import(
                 folder, place, classes, terminal, wanted=import_folders
             )

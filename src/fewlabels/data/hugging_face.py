@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,96 +40,83 @@ _MAGIC = (
 )
 
 
-@dataclass(frozen=True)
-class HubData:
-    """A data set in a folder, or one split of it."""
+def unpack(source: str) -> tuple[Path, tuple[str, ...]]:
+    """Return the folder of the images of a data set, and the names of its classes.
 
-    folder: Path
-    split: str | None = None
-    """None: all of them."""
+    The folder is beside the data set. If it is missing it is written, completely or not
+    at all; a row without an image is left out.
 
-    @classmethod
-    def of(cls, source: str) -> "HubData | None":
-        """Return the data set that a source names; None if it names none."""
-        if not source.startswith(PREFIX):
-            return None
-        name, split = source.removeprefix(PREFIX), None
-        if not Path(name).expanduser().is_dir() and "@" in name:
-            name, _, split = name.rpartition("@")
-        folder = Path(name).expanduser()
-        if not folder.is_dir():
-            raise UsageError(f"There is no folder '{name}'; get one by 'hf download'.")
-        return cls(folder.resolve(), split)
+    Args:
+        source: ``hf-dataset:FOLDER``, or ``hf-dataset:FOLDER@SPLIT``.
 
-    @property
-    def images(self) -> Path:
-        """Where its images are written to: beside it."""
-        name = self.folder.name + ("" if self.split is None else f"-{self.split}")
-        return self.folder.with_name(f"{name}-images")
+    Returns:
+        The folder; and names, none where the data set has no classes.
+    """
+    name, split = source.removeprefix(PREFIX), ""
+    if not Path(name).expanduser().is_dir() and "@" in name:
+        name, _, split = name.rpartition("@")
+    folder = Path(name).expanduser().resolve()
+    if not folder.is_dir():
+        raise UsageError(f"There is no folder '{name}'; get one by 'hf download'.")
+    shards = _shards(folder, split)
+    with _opened(shards[0][1]) as (schema, _):
+        features = _features(schema).values()
+    labels = [part for part in features if part.get("_type") == "ClassLabel"]
+    classes = tuple(map(str, labels[0].get("names", ()))) if labels else ()
+    suffix = f"-{split}" if split else ""
+    images = folder.with_name(f"{folder.name}{suffix}-images")
+    if not images.is_dir():
+        _write_images(shards, images)
+    return images, classes
 
-    def classes(self) -> tuple[str, ...]:
-        """Return the names of its classes, if it has some."""
-        with _opened(self._shards()[0][1]) as (schema, _):
-            features = _features(schema).values()
-        labels = [part for part in features if part.get("_type") == "ClassLabel"]
-        return tuple(map(str, labels[0].get("names", ()))) if labels else ()
 
-    def unpack(self) -> Path:
-        """Return the folder of its images, which is written if it is missing.
+def _shards(folder: Path, wanted: str) -> list[tuple[str, Path]]:
+    """Return the files of a data set, or of a split, in their order, with their splits.
 
-        It is written completely or not at all; a row without an image is left out.
+    A file ``data-00000-of-00001`` belongs to the split that its folder names.
+    """
+    paths = [path for path in folder.rglob("*") if path.suffix in _ENDINGS]
+    paths.sort(key=lambda path: natural_key(path.relative_to(folder).as_posix()))
+    shards = []
+    for path in paths:
+        match, above = _SHARD.fullmatch(path.stem), path.parent.name
+        split = match[1] if match else ""
+        if split == "data":
+            is_split = path.parent != folder and _PLAIN.fullmatch(above)
+            split = above if is_split else ""
+        shards.append((split, path))
+    chosen = [shard for shard in shards if wanted in {"", shard[0]}]
+    if not chosen:
+        splits = ", ".join(sorted({split for split, _ in shards if split}))
+        raise DataError(
+            f"'{folder}' has no Arrow or Parquet files of a data set, or of the split "
+            f"'{wanted}'; its splits: {splits or 'none'}."
+        )
+    return chosen
 
-        Raises:
-            DataError: If the data set is damaged, or holds no images.
-        """
-        shards = self._shards()  # first: a split that is not there names no folder
-        if self.images.is_dir():
-            return self.images
-        num_bytes = sum(path.stat().st_size for _, path in shards)
-        left = max(_UNPACKED_BYTES, _UNPACKED_RATIO * num_bytes)
-        num_rows: Counter[str] = Counter()
-        with files.staging_folder(self.images) as partial:
-            for split, content in _contents(shards):
-                number = num_rows[split]
-                num_rows[split] += 1
-                left -= len(content)
-                if left < 0:
-                    raise DataError(
-                        f"The images of '{self.folder}' are larger than their files."
-                    )
-                ending = next((e for m, e in _MAGIC if content.startswith(m)), None)
-                if ending and len(content) <= MAX_BYTES:
-                    (partial / split).mkdir(exist_ok=True)
-                    (partial / split / f"{number:07d}{ending}").write_bytes(content)
-            if not any(partial.iterdir()):
-                raise DataError(
-                    f"None of {num_rows.total()} rows in '{self.folder}' is an image."
-                )
-            files.move(partial, self.images)
-        return self.images
 
-    def _shards(self) -> list[tuple[str, Path]]:
-        """Return the files of the data set, in their order, with their splits."""
-        paths = [path for path in self.folder.rglob("*") if path.suffix in _ENDINGS]
-        paths.sort(key=lambda p: natural_key(p.relative_to(self.folder).as_posix()))
-        shards = []
-        for path in paths:  # save_to_disk has folders data-00000-of-00001 by split
-            match = _SHARD.fullmatch(path.stem)
-            split = match[1] if match else ""
-            if split == "data":
-                is_split = path.parent != self.folder and _PLAIN.fullmatch(
-                    path.parent.name
-                )
-                split = path.parent.name if is_split else ""
-            shards.append((split, path))
-        wanted = [shard for shard in shards if self.split in {None, shard[0]}]
-        if not wanted:
-            splits = ", ".join(sorted({split for split, _ in shards if split}))
+def _write_images(shards: list[tuple[str, Path]], goal: Path) -> None:
+    """Write the images of a data set as files, in a folder for each split."""
+    left = max(
+        _UNPACKED_BYTES, _UNPACKED_RATIO * sum(p.stat().st_size for _, p in shards)
+    )
+    num_rows: Counter[str] = Counter()
+    with files.staging_folder(goal) as partial:
+        for split, content in _contents(shards):
+            number = num_rows[split]
+            num_rows[split] += 1
+            left -= len(content)
+            if left < 0:
+                raise DataError(f"The images for '{goal}' are larger than their files.")
+            ending = next((e for m, e in _MAGIC if content.startswith(m)), None)
+            if ending and len(content) <= MAX_BYTES:
+                (partial / split).mkdir(exist_ok=True)
+                (partial / split / f"{number:07d}{ending}").write_bytes(content)
+        if not any(partial.iterdir()):
             raise DataError(
-                f"'{self.folder}' has no Arrow or Parquet files of a data set, or of "
-                f"the split '{self.split}'; its splits: {splits or 'none'}."
+                f"None of {num_rows.total()} rows for '{goal}' is an image."
             )
-        return wanted
+        files.move(partial, goal)
 
 
 def _contents(shards: list[tuple[str, Path]]) -> Iterator[tuple[str, bytes]]:

@@ -62,24 +62,20 @@ class Cifar:
     """How a CIFAR set is stored."""
 
     folder: str
-    archive: str
-    train: tuple[str, ...]
-    test: str
-    meta: str
-    labels_key: bytes
-    names_key: bytes
     md5: Mapping[str, str]
-    """Hashes of archive and files, as in torchvision's ``datasets/cifar.py``."""
+    """Hashes of the archive, the files to train and the file to test on, and that of
+    names, as in torchvision's ``datasets/cifar.py``."""
+    prefix: bytes = b""
+    """How the keys of labels and of their names begin."""
+
+    @property
+    def archive(self) -> str:
+        """Name of the archive that is published."""
+        return next(iter(self.md5))
 
 
 CIFAR10 = Cifar(
     folder="cifar-10-batches-py",
-    archive="cifar-10-python.tar.gz",
-    train=tuple(f"data_batch_{number}" for number in range(1, 6)),
-    test="test_batch",
-    meta="batches.meta",
-    labels_key=b"labels",
-    names_key=b"label_names",
     md5={
         "cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a",
         "data_batch_1": "c99cafc152244af753f735de768cd75f",
@@ -95,18 +91,13 @@ CIFAR10 = Cifar(
 
 CIFAR100 = Cifar(
     folder="cifar-100-python",
-    archive="cifar-100-python.tar.gz",
-    train=("train",),
-    test="test",
-    meta="meta",
-    labels_key=b"fine_labels",
-    names_key=b"fine_label_names",
     md5={
         "cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85",
         "train": "16019d7e3df5f24257cddd939b257f8d",
         "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
         "meta": "7973b15100ade9c7d40fb424638fde48",
     },
+    prefix=b"fine_",
 )
 """CIFAR-100 with its fine labels."""
 
@@ -318,7 +309,7 @@ def read_cifar_folder(folder: Path, layout: Cifar) -> dict[str, NDArray[Any]] | 
     Nothing is unpacked to the disk.
     """
     unpacked, archive = folder / layout.folder, folder / layout.archive
-    names = (*layout.train, layout.test, layout.meta)
+    _, *names = layout.md5
     if unpacked.is_dir():
         contents = [_published(unpacked / name, layout) for name in names]
     elif archive.is_file():
@@ -330,12 +321,13 @@ def read_cifar_folder(folder: Path, layout: Cifar) -> dict[str, NDArray[Any]] | 
         return None
     tables = [_Unpickler(BytesIO(file), encoding="bytes").load() for file in contents]
     *train, test, meta = tables
+    labels, names_of = layout.prefix + b"labels", layout.prefix + b"label_names"
     return {
         "x_train": np.concatenate([table[b"data"].images() for table in train]),
-        "y_train": np.concatenate([table[layout.labels_key] for table in train]),
+        "y_train": np.concatenate([table[labels] for table in train]),
         "x_test": test[b"data"].images(),
-        "y_test": np.array(test[layout.labels_key]),
-        "classes": np.array([name.decode() for name in meta[layout.names_key]]),
+        "y_test": np.array(test[labels]),
+        "classes": np.array([name.decode() for name in meta[names_of]]),
     }
 
 
