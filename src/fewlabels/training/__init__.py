@@ -70,7 +70,6 @@ class _Learner(NamedTuple):
     inputs: tuple[str, ...] = ("", _FROZEN)
     alignments: tuple[str, ...] = ("",)
     takes_steps: bool = True
-    shares: ShareOption | None = None
 
 
 _ALL = ("", "-darp", "-da")
@@ -92,11 +91,11 @@ _LEARNERS = {
     "mean-teacher": _Learner("mean_teacher:MeanTeacher"),
     "mixmatch": _Learner("mixmatch:MixMatch", alignments=_ALL),
     "remixmatch": _Learner("remixmatch:ReMixMatch", inputs=("",), alignments=_ALL),
-    "linear": _Learner("linear:Linear", takes_steps=False, shares=_SHARES),
-    "blend": _Learner("blend:Blend", takes_steps=False, shares=_SHARES),
-    "spreading": _Learner("spreading:Spreading", takes_steps=False, shares=_SHARES),
-    "poisson": _Learner("poisson:Poisson", takes_steps=False, shares=_SHARES),
-    "ot": _Learner("ot:OT", takes_steps=False, shares=_SHARES),
+    "linear": _Learner("linear:Linear", takes_steps=False),
+    "blend": _Learner("blend:Blend", takes_steps=False),
+    "spreading": _Learner("spreading:Spreading", takes_steps=False),
+    "poisson": _Learner("poisson:Poisson", takes_steps=False),
+    "ot": _Learner("ot:OT", takes_steps=False),
 }
 _INPUTS = {"": "views:PoolInputs", _FROZEN: "frozen:FrozenInputs"}
 _ALIGNMENTS = {
@@ -219,7 +218,8 @@ def share_option(name: str) -> ShareOption | None:
     if name not in _TRAININGS:
         return None
     alias = _TRAININGS[name]
-    return _TARGET if alias.alignment else _LEARNERS[alias.learner].shares
+    own = None if _LEARNERS[alias.learner].takes_steps else _SHARES
+    return _TARGET if alias.alignment else own
 
 
 def variant(name: str, **parts: str) -> str | None:

@@ -390,16 +390,13 @@ def _minimize(
     target_K, zeros_K = problem.target, torch.zeros_like(start_K)
     has_start = bool(start_K.any())
     point = problem.start(start_K, rows_MK)
-    is_near = problem.error(point.columns) < float(target_K.max())
-    if has_start and not is_near:  # zero may be nearer
-        at_zero = problem.start(zeros_K, rows_MK)
+    if has_start and not problem.error(point.columns) < float(target_K.max()):
+        at_zero = problem.start(zeros_K, rows_MK)  # zero may be nearer
         here, there = (
             float(p.dual @ target_K - p.row_duals.sum()) for p in (point, at_zero)
         )
-        if there <= here:
-            point = at_zero
-        else:
-            point = problem.point(start_K, point.row_duals, rows_MK)
+        is_far = there <= here
+        point = at_zero if is_far else problem.point(start_K, point.row_duals, rows_MK)
     step, error = 0, problem.error(point.columns)
     while error > tolerance and step < _MOST_STEPS:
         if step in _STEPS_BEFORE_A_DOUBT:

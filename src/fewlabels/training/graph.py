@@ -55,12 +55,6 @@ class Sources:
     num_classes: int
 
     @classmethod
-    def of(cls, pool: Pool, nodes: Nodes) -> "Sources":
-        """Return the labels of a pool."""
-        labeled = pool.labeled
-        return cls.at(labeled, pool.labels[labeled], pool.num_classes, nodes)
-
-    @classmethod
     def at(
         cls, items: Tensor, labels: Tensor, num_classes: int, nodes: Nodes
     ) -> "Sources":
@@ -126,8 +120,9 @@ class GraphLearner(DirectLearner):
         """Fill the network with what is believed about each node."""
         del key
         assert isinstance(network, Neighbors)
-        around = surroundings(views, pool.images)
-        sources = Sources.of(pool, around.nodes)
+        around, labeled = surroundings(views, pool.images), pool.labeled
+        labels, num_classes = pool.labels[labeled], pool.num_classes
+        sources = Sources.at(labeled, labels, num_classes, around.nodes)
         graph = remembered_graph(around.nodes, self.neighbors, self.search)
         self.fill(network, around, graph, sources)
 

@@ -13,14 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-    NamedTuple,
-)
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -177,17 +170,14 @@ def prefetch_minibatches(
         return
     # A thread begins with as many threads of its own as there are cores.
     threads = (torch.get_num_threads(),)
-    worker = ThreadPoolExecutor(1, "minibatches", torch.set_num_threads, threads)
-    waiting: deque[Future[Minibatch]] = deque()
-    try:
+    with ThreadPoolExecutor(1, "minibatches", torch.set_num_threads, threads) as worker:
+        waiting: deque[Future[Minibatch]] = deque()
         for step in range(start, stop):
             waiting.append(worker.submit(make, step))
             if len(waiting) > depth:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-    finally:
-        worker.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,8 +295,7 @@ class Step:
         ``moves_statistics``. A view is a name of the minibatch's, or a tensor.
         """
         known = self.minibatch.views
-        shown = [known[view] if isinstance(view, str) else view for view in views]
-        inputs = [self.as_input(view) for view in shown]
+        inputs = [self.as_input(known[v] if isinstance(v, str) else v) for v in views]
         buffers = [] if moves_statistics else list(self.network.buffers())
         kept = [buffer.clone() for buffer in buffers]
         features, logits, heads = self.network(torch.cat(inputs))

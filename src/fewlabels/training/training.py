@@ -444,16 +444,7 @@ class ExternalTrainer:
         if hasattr(self.trainer, "check"):
             self.trainer.check(pool)
 
-    def fit(
-        self,
-        pool: Pool,
-        generator: Generator,
-        *,
-        workspace: Path | None = None,
-        on_checkpoint: Callable[[int, Classifier], None] = ignore,
-    ) -> Classifier:
+    def fit(self, *arguments: Any, **options: Any) -> Classifier:
         """Train; see :class:`fewlabels.protocols.Trainer`."""
-        classifier: Classifier = self.trainer.fit(
-            pool, generator, workspace=workspace, on_checkpoint=on_checkpoint
-        )
+        classifier: Classifier = self.trainer.fit(*arguments, **options)
         return classifier
