@@ -214,13 +214,6 @@ def test_an_experiment_that_cannot_be_done_is_refused_before_it_begins(
     assert [one.name for one in tmp_path.iterdir()] == ["odd.yaml"]
 
 
-def test_a_file_that_holds_no_fields_is_refused(fewlabels, tmp_path):
-    (tmp_path / "list.yaml").write_text("[1, 2]")
-    code, _, err = fewlabels("bench", "run", "list.yaml")
-    assert code == 2
-    assert "'list.yaml' holds a list" in err
-
-
 def test_even_a_dry_run_refuses_a_folder_of_something_else(fewlabels, toy, tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.png").touch()
@@ -228,17 +221,6 @@ def test_even_a_dry_run_refuses_a_folder_of_something_else(fewlabels, toy, tmp_p
     assert code == 1
     assert "contains 'cat.png'" in err
     assert not out
-
-
-def test_a_report_is_found_by_a_name_with_dashes(fewlabels, toy, tmp_path):
-    (tmp_path / "toy.yaml").write_text(FIELDS.replace("name: toy", "name: my-toy"))
-    fewlabels("bench", "run", toy, "--quiet")
-    code, out, err = fewlabels("bench", "report", "bench", "my-toy")
-    assert code == 0, err
-    assert "my-toy" in out
-    code, _, err = fewlabels("bench", "report", "bench", "toy")
-    assert code == 2
-    assert "called 'toy'" in err
 
 
 def test_other_conditions_under_the_same_name_are_told(fewlabels, toy, tmp_path):

@@ -122,23 +122,6 @@ def test_wrong_arrays_are_a_sentence(fewlabels, tmp_path, arrays, words, code, m
     assert "Traceback" not in err
 
 
-def test_a_torn_file_of_arrays_is_a_sentence(fewlabels, tmp_path):
-    file = tmp_path / "a.npz"
-    np.savez_compressed(file, features=np.arange(4000.0).reshape(500, 8))
-    content = bytearray(file.read_bytes())
-    content[200:260] = bytes(60)
-    file.write_bytes(content)
-    code, out, err = fewlabels("select", file)
-    assert (code, out) == (1, "")
-    assert "a.npz' cannot be read: " in err
-
-
-def test_a_folder_called_like_markup_is_printed_as_it_is(fewlabels, tiny):
-    code, out, err = fewlabels("run", "digits", "--settings", tiny, "--out", "[bold]")
-    assert code == 0, err
-    assert "Report: [bold]/report.html" in out
-
-
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -154,6 +137,9 @@ def test_a_folder_called_like_markup_is_printed_as_it_is(fewlabels, tiny):
         ),
         (("run", "digits", "--query", 99), 2, "query 99 and budget 50; start"),
         (("run", "digits", "--threads", 0), 2, "threads is 0"),
+        (("run", "digits", "--threads", 10**6), 2, "at most 1024"),
+        (("run", ""), 2, "The data have an empty name"),
+        (("run", "a" * 5000), 2, "There is no data set called"),
         (("run",), 2, "The setting 'data' is missing"),
         (("run", "digits", "--settings", "no.yaml"), 2, "could not be read"),
         (("run", "digits", "--out", "foreign"), 1, "contains 'letter.txt'"),
@@ -291,21 +277,6 @@ def test_a_folder_of_images_with_broken_ones_runs_and_resumes(
     for name, label in start.items():
         assert label == (0 if name.startswith("a/") else 1)
     assert folder.start() == start
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        (("run", ""), 2, "The data have an empty name"),
-        (("run", "a" * 5000), 2, "There is no data set called"),
-        (("run", "digits", "--threads", 10**6), 2, "at most 1024"),
-    ],
-)
-def test_odd_words_are_a_sentence(fewlabels, words, code, message):
-    seen, _, err = fewlabels(*words)
-    assert seen == code
-    assert message in err
-    assert "Traceback" not in err
 
 
 def test_names_that_split_lines_or_look_like_markup_survive(fewlabels, tiny, tmp_path):
