@@ -124,10 +124,10 @@ def test_only_a_few_sizes_are_made(browser):
 
 def test_a_few_of_many_are_looked_up_alone(project, browser, monkeypatch):
     shown = browser.lease(3)
-    assert len(browser.session.images) == 3
+    assert len(browser.session.images._files) == 3
     for one in shown:
         assert browser.get(f"/api/images/{one['id']}/320").status_code == 200
-    assert len(browser.session.images) == 3
+    assert len(browser.session.images._files) == 3
     other = name_of(browser, "00.png")
     assert browser.get(f"/api/images/{other}/320").status_code == 200
-    assert len(browser.session.images) == 24
+    assert len(browser.session.images._files) == 24

@@ -340,7 +340,7 @@ def test_without_labels_there_is_no_guess(project):
 
 def test_the_page_confirms_and_takes_back(project):
     browser = Browser(project)
-    browser.session.images.refresh()
+    browser.session.images._read(None)
     asked = []
 
     def ask(what, **arguments):

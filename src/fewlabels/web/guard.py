@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from starlette.responses import PlainTextResponse
+
 from fewlabels.errors import check_range
 from fewlabels.files import open_regular, replace_file
 
@@ -219,7 +221,10 @@ class Guard:
             most, extra = self._admit(scope, headers)
             body = await self._body(headers, receive, most)
         except Refusal as refusal:
-            await _refuse(refusal, _with_headers(send, ()))
+            answer = PlainTextResponse(
+                refusal.reason, refusal.status, {"connection": "close"}
+            )
+            await answer(scope, receive, _with_headers(send, ()))
             return
         await self.app(scope, _replay(body, receive), _with_headers(send, extra))
 
@@ -268,7 +273,9 @@ class Guard:
         origin = headers.get("origin")
         is_same = origin is None or origin == f"{scope.get('scheme', 'http')}://{host}"
         is_foreign = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
-        if not is_same or (is_foreign and not _is_link(scope, headers)):
+        how = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
+        is_link = _is_first_page(scope) and how == ("navigate", "document")
+        if not is_same or (is_foreign and not is_link):
             raise Refusal(403, "The request comes from another site.")
         if scope["method"] not in _SAFE and HEADER not in headers:
             raise Refusal(403, f"A change needs the header {HEADER}.")
@@ -286,8 +293,7 @@ class Guard:
     def _check_token(self, scope: Message) -> None:
         """Raise unless the first page is asked for with the token."""
         given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token")
-        is_first = scope["path"] == "/" and scope["method"] == "GET"
-        if not (is_first and given and self.keys.is_token(given[0])):
+        if not (_is_first_page(scope) and given and self.keys.is_token(given[0])):
             raise Refusal(401, _SIGN_IN)
 
     async def _body(
@@ -313,11 +319,8 @@ class Guard:
         return bytes(body)
 
 
-def _is_link(scope: Message, headers: dict[str, str]) -> bool:
-    """Return whether somebody followed a link to the first page."""
-    is_first = scope["path"] == "/" and scope["method"] == "GET"
-    how = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
-    return is_first and how == ("navigate", "document")
+def _is_first_page(scope: Message) -> bool:
+    return bool(scope["path"] == "/" and scope["method"] == "GET")
 
 
 def _headers(scope: Message) -> dict[str, str]:
@@ -353,15 +356,3 @@ def _with_headers(send: Send, extra: Iterable[tuple[bytes, bytes]]) -> Send:
         await send(message)
 
     return send_with_headers
-
-
-async def _refuse(refusal: Refusal, send: Send) -> None:
-    body = refusal.reason.encode()
-    headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),
-    ]
-    start = {"type": "http.response.start", "status": refusal.status}
-    await send({**start, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -6,7 +6,7 @@ are written as PNG or JPEG, so that whatever else is in a file stays there.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -24,13 +24,13 @@ SIDES = (160, 320, 1280, 2560)
 _PAUSE = 2.0  # seconds before an unknown name is looked for again
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class ImageNames:
     """The images of a project, by names that reveal nothing about their files."""
 
     project: Project
     _files: dict[str, tuple[str, ImageFile]] = field(default_factory=dict)
-    _read_at: list[float] = field(default_factory=lambda: [-_PAUSE])
+    _read_at: float = -_PAUSE
     _lock: Lock = field(default_factory=Lock)
 
     def name_of(self, item: str) -> str:
@@ -52,30 +52,19 @@ class ImageNames:
         """Look up a few images by their ids; there may be a great many others."""
         unknown = [item for item in items if self.name_of(item) not in self._files]
         if unknown:
-            with self._lock:
-                self._files.update(self._read(unknown))
-
-    def refresh(self) -> None:
-        """Read again which images there are."""
-        with self._lock:
-            self._files.update(self._read(None))
-            self._read_at[0] = time.monotonic()
-
-    def __len__(self) -> int:
-        """Return the number of images that are known."""
-        return len(self._files)
+            self._read(unknown)
 
     def _entry(self, name: str) -> tuple[str, ImageFile] | None:
-        if name not in self._files and time.monotonic() - self._read_at[0] > _PAUSE:
-            self.refresh()  # indexed since
+        if name not in self._files and time.monotonic() - self._read_at > _PAUSE:
+            self._read(None)  # indexed since
+            self._read_at = time.monotonic()
         return self._files.get(name)
 
-    def _read(
-        self, ids: Sequence[str] | None
-    ) -> Iterator[tuple[str, tuple[str, ImageFile]]]:
+    def _read(self, ids: Sequence[str] | None) -> None:
         folder = self.project.images_folder
-        for item in self.project.store.items(ids=ids):
-            yield self.name_of(item.id), (item.id, image_file(item, folder))
+        with self._lock:
+            for item in self.project.store.items(ids=ids):
+                self._files[self.name_of(item.id)] = item.id, image_file(item, folder)
 
 
 def picture(file: ImageFile, folder: Path, side: int) -> tuple[str, bytes]:
