@@ -1,7 +1,7 @@
 """Make the pictures of the labeling page in docs/images.
 
 Landscapes of six kinds are drawn, labeled in Chromium until there is something to see,
-and each view is pictured as it looks on a screen, in the dark and on a tablet. Run
+and each view is pictured as it looks on a screen, the first also in the dark. Run
 ``python -m scripts.page_pictures``; it takes some minutes. ``--prefer`` puts other work
 of the machine off, as in the benchmarks of the page.
 """
@@ -295,9 +295,6 @@ def picture_all(page: Any, truth: dict[str, int]) -> None:
     page.emulate_media(color_scheme="dark")
     person.pictures("dark")
     page.emulate_media(color_scheme="light")
-    page.set_viewport_size({"width": 820, "height": 1180})
-    person.pictures("tablet")
-    page.set_viewport_size({"width": 1280, "height": 800})
     person.sees("Shift+W")
     person.sees("2")
     for key in (

@@ -15,11 +15,6 @@ NOT_MEASURED = {
         "20 times": "how uneven the long-tailed pools are made",
         "95 %": "level of an interval",
     },
-    "docs/export.md": {
-        "100 %": "accuracies that were simulated",
-        "95 %": "level of an interval",
-        "57 %": "an example",
-    },
     "docs/features.md": {
         "40 MB": "size of packages",
         "2.6 GB": "1,000,000 rows of 1,280 numbers of two bytes",
@@ -34,7 +29,6 @@ NOT_MEASURED = {
         "99 %": "where random counts as done",
         "p = 0.048": "tests/experiments/bench/test_published.py",
     },
-    "docs/store.md": {"20 seconds": "default of an option"},
     "docs/study-tables.md": {"20 times": "how uneven a pool is made"},
     "docs/study.md": {"95 %": "level of an interval"},
 }
