@@ -205,18 +205,6 @@ def test_names_that_are_not_utf8_are_reported(tmp_path):
     "".join(pool.ids).encode()
 
 
-def test_names_with_line_ends_are_names(tmp_path):
-    for number, mark in enumerate(("\n", "\r", "\u2028", "\x85")):
-        save(tmp_path / f"a{mark}b.png", number)
-        (tmp_path / f"broken{mark}.png").touch()
-    with pytest.warns(UnreadableFilesWarning) as caught:
-        pool = loaded(tmp_path)
-    assert {name.partition("@")[0] for name in pool.ids} == {
-        *("a\nb.png", "a\rb.png", "a\u2028b.png", "a\x85b.png")
-    }
-    assert len(str(caught[0].message).splitlines()) == 1
-
-
 def test_one_folder_is_no_class_and_that_is_said(tmp_path):
     tree(tmp_path, ["cat"], each=3)
     with pytest.warns(

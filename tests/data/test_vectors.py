@@ -215,21 +215,6 @@ def test_numbers_that_are_repeated_are_not_unfolded_to_any_number_of_bytes(
         Vectors.read(path)
 
 
-def test_rows_of_several_blocks_are_in_their_places(tmp_path):
-    rows = np.random.default_rng(0).normal(size=(2500, 3)).astype(np.float32)
-    names = [f"{number}.png" for number in range(2500)]
-    table(tmp_path / "l.parquet", vector=as_lists(rows), file_name=names)
-    table(tmp_path / "c.parquet", **in_columns(rows), file_name=names)
-    for name in ("l.parquet", "c.parquet"):
-        found = Vectors.read(tmp_path / name)
-        assert found.names == tuple(names)
-        np.testing.assert_array_equal(found.rows, rows)
-    ragged = [*rows.tolist()[:2000], [1.0], *rows.tolist()[2001:]]
-    table(tmp_path / "r.parquet", vector=pa.array(ragged))
-    with pytest.raises(FewlabelsError, match="row 2001 has 1"):
-        Vectors.read(tmp_path / "r.parquet")
-
-
 def test_rows_without_names_must_be_as_many_as_items(tmp_path):
     np.save(tmp_path / "rows.npy", ROWS)
     found = Vectors.read(tmp_path / "rows.npy")

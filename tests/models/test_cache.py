@@ -15,7 +15,7 @@ from fewlabels.data.derived import ChosenImages
 from fewlabels.errors import StorageError
 from fewlabels.files import add_checksum, verify_checksum
 from fewlabels.models.cache import BLOCK, ENTRY, FeatureCache, StoredRows
-from fewlabels.models.embedding import embedded, embedded_views, num_missing
+from fewlabels.models.embedding import embedded, embedded_views
 
 pytestmark = pytest.mark.usefixtures("untouched_randomness")
 
@@ -64,16 +64,6 @@ def test_no_more_than_a_block_is_embedded_at_a_time(tmp_path):
 
 
 # --------------------------------------------------------------- which rows are whose
-
-
-def test_new_items_among_old_ones_are_all_that_is_embedded(tmp_path):
-    kept(tmp_path)
-    more = toy.images(num_items=640, seed=1)
-    more.items[torch.randperm(640, generator=toy.draws())[:600]] = toy.images().items
-    encoder = toy.Means()
-    assert num_missing(more, encoder, FeatureCache(tmp_path)) == 40
-    assert np.array_equal(kept(tmp_path, more, encoder), values(more))
-    assert encoder.num_embedded == 40
 
 
 def test_parts_of_a_pool_read_the_rows_of_the_whole_in_any_order(tmp_path):

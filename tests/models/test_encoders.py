@@ -62,14 +62,6 @@ def test_of_our_own_networks_the_input_of_the_last_layer_is_taken():
     torch.testing.assert_close(rows, network.eval().embed(SCALED))
 
 
-def test_a_row_depends_on_its_image_alone():
-    network = models.build("wrn-10-1", (1, 8, 8), 3, rng.stream(0, "weights"))
-    encoder = encoders.resolve(network)
-    together = encoder.embed(IMAGES)
-    assert torch.equal(encoder.embed(IMAGES[:33]), together[:33])
-    assert torch.equal(encoder.embed(IMAGES[41:42]), together[41:42])
-
-
 def test_later_training_does_not_reach_the_encoder():
     network = Maps()
     encoder = encoders.resolve(network)

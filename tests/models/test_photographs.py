@@ -1,10 +1,5 @@
 """A folder of 2,000 photographs that changes: what is new is embedded, nothing else."""
 
-import os
-import random
-import signal
-import time
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +10,7 @@ from torch import nn
 from fewlabels import models, rng
 from fewlabels.data.augment import StrongAugment
 from fewlabels.data.folder import folder_pool
-from fewlabels.models import cache, embedding, encoders
+from fewlabels.models import encoders
 from fewlabels.models.cache import FeatureCache
 from fewlabels.models.embedding import embedded, embedded_views
 from fewlabels.models.module_encoder import ModuleEncoder
@@ -101,55 +96,3 @@ def test_companions_change_no_bit_of_a_row(name, shape):
         assert torch.equal(
             encoder.embed(images[number : number + 1])[0], together[number]
         )
-
-
-# ------------------------------------------------------------------------------- kills
-
-
-class Slow(toy.Means):
-    """Takes its time, so that there are many moments to die at."""
-
-    def embed(self, images):
-        time.sleep(0.001)
-        return super().embed(images)
-
-
-def sound_rows(place):
-    """Check all rows that are there; return how many."""
-    images = toy.images(NUM_PHOTOGRAPHS)
-    work = embedding._Embedder(images, toy.Means(), None, "float16")
-    found = cache.Shard(place, work.facts(None)).find(work.contents)
-    there = np.flatnonzero(found.places >= 0)
-    expected = toy.Means().embed(images.items[there]).numpy().astype(np.float16)
-    assert np.array_equal(found[there], expected)
-    return len(there)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that can fork")
-@pytest.mark.parametrize("most", [6, pytest.param(20, marks=pytest.mark.slow)])
-def test_kills_at_any_moment_leave_no_wrong_row(tmp_path, monkeypatch, most):
-    monkeypatch.setattr(cache, "BLOCK", 8)  # many writes
-    images, chance = toy.images(NUM_PHOTOGRAPHS), random.Random(0)
-    place, count, num_killed = tmp_path / "0", 0, 0
-    while num_killed < most:
-        child = os.fork()
-        if not child:
-            embedded(images, Slow(), cache=FeatureCache(place))
-            os._exit(0)
-        while not any(
-            path.stat().st_size > count * cache.ENTRY.itemsize
-            for path in place.glob("*.index")
-        ):
-            time.sleep(0.001)
-        time.sleep(chance.uniform(0, 0.01))
-        os.kill(child, signal.SIGKILL)
-        num_killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
-        more = sound_rows(place)
-        assert more > count
-        count = more
-        if count == NUM_PHOTOGRAPHS:  # nothing is left to do here
-            place, count = tmp_path / str(num_killed), 0
-    encoder = toy.Means()
-    embedded(images, encoder, cache=FeatureCache(place))
-    assert encoder.num_embedded == NUM_PHOTOGRAPHS - count
-    assert sound_rows(place) == NUM_PHOTOGRAPHS

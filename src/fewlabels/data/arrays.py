@@ -83,7 +83,7 @@ def array_pool(
             point, shape (N, F).
         labels: Class numbers or class names, shape (N,); None where nothing is known.
         name: How the ids begin.
-        classes: Names of the classes; made up from the labels where left out.
+        classes: Names of the classes; inferred from the labels where left out.
         test: Images and labels to measure on.
 
     Returns:
@@ -174,7 +174,7 @@ def label_tensor(
 
 
 def infer_classes(*labels: Labels | None) -> tuple[str, ...]:
-    """Return names of the classes, made up from class numbers or names.
+    """Return names of the classes, inferred from class numbers or names.
 
     For numbers these are all names from "0" to the largest, which a :class:`LabelError`
     refuses if it cannot be that of a class.

@@ -89,7 +89,7 @@ class RandAugment(Settings):
     """What a strength means: ``"official"`` as in the official code, ``"paper-table"``
     as in Table 12; see ``docs/augmentation.md``."""
     empty: Literal["grey", "black"] = "grey"
-    """What stands where an image was moved away. ``"black"``: black, from then on.
+    """What fills the place that an image was moved away from. ``"black"``: black.
     ``"grey"``: black until the end, then mid-grey; but what a later autocontrast,
     equalize, solarize or posterize made of the black stays, as in the official code."""
     cutout: Share = 0.5

@@ -1,4 +1,4 @@
-"""Pools made from pools: fewer items, repeated items, smaller images; their hashes.
+"""Pools derived from pools: fewer items, repeated items, smaller images; hashes.
 
 Hashes of what items hold are equal for the same file or the same pixels.
 """

@@ -1,6 +1,6 @@
 """``load``: a pool of a named set, a folder, a manifest, a file or an array.
 
-Sets that have a name are found on the disk, or downloaded. What reads a kind of file is
+Named sets are read from the disk, or downloaded first. The reader of a kind of file is
 imported when such a file is given.
 """
 

@@ -1,4 +1,4 @@
-"""Files that somebody else wrote: how much of them is read, and what their names are.
+"""Untrusted files: bounds on what is read, arrays without pickles, names of files.
 
 Readers of tables and arrays open their files by :func:`open_untrusted`. They refuse
 what is far larger unpacked than packed, by :func:`check_unpacked`, before they unpack

@@ -337,7 +337,7 @@ def embed_portion(
         options: Its options.
         side: Side of the squares that images are resized to.
         file: The shard.
-        allow_code: Of no effect: whoever planned the work allowed the encoder.
+        allow_code: Not used: the encoder was allowed when the work was planned.
 
     Returns:
         The bytes of the shard, and the seconds that each part took.
@@ -382,7 +382,7 @@ def embed_portion(
 
 @lru_cache(maxsize=1)
 def _encoder(name: str, options: str, side: int) -> Encoder:
-    """Return an encoder, made once per process, on a GPU if this process has one.
+    """Return an encoder, built once per process, on a GPU if this process has one.
 
     It has seen some images: the first take longer than all others.
     """
@@ -425,7 +425,7 @@ def write_shard(
 def _read_shard(
     file: Path, portion: Portion
 ) -> tuple[int, list[UnreadableFile]] | None:
-    """Return rows and unreadable images of a shard; None: it is to be made."""
+    """Return rows and unreadable images of a shard; None: it is missing."""
     from pyarrow import ArrowException, parquet
 
     try:
@@ -434,7 +434,7 @@ def _read_shard(
         unreadable = [UnreadableFile(*image) for image in metadata["unreadable"]]
         is_same = metadata["portion"] == portion_digest(portion)
     except (OSError, ArrowException, KeyError, TypeError, ValueError):
-        return None  # not there, or damaged, or somebody else's
+        return None  # not there, damaged, or another file
     return (header.num_rows, unreadable) if is_same else None
 
 

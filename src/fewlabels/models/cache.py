@@ -6,14 +6,15 @@ rows, one after the other. ``NAME.index`` has an entry of 24 bytes for each: a h
 the item's content, and a checksum of the row. Position, name and pool of an item have
 no effect.
 
-One process at a time adds to a shard, the others wait, and whoever only reads waits for
-nobody: files grow, and what somebody may have opened is never changed. Rows are flushed
+One process at a time adds to a shard, the others wait, and readers never wait: files
+grow, and what another process may have opened is never changed. Rows are flushed
 to the disk before their entries, and a row counts if its entry is whole and its
 checksum fits. So a process can be killed anywhere, and the next one goes on from there,
 after cutting off what has no entry yet. Where more is wrong, new files take the place
-of the old ones, which stay valid for whoever has opened them. Nothing is pickled.
+of the old ones, which stay valid for processes that have opened them. There are no
+pickles.
 
-Rows that nobody needs can be listed and removed. Files are known by a whole description
+Unused rows can be listed and removed. Files are known by a whole description
 that gives their own name; whatever else is in the folder is left.
 
 Shapes: N items, M rows of a shard, F features.
@@ -64,7 +65,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class StoredRows:
-    """Rows of some items, in the order that somebody wants, read from a shard."""
+    """Rows of some items, in the order asked for, read from a shard."""
 
     stored: Array
     """All rows of the shard, a read-only memory map, shape (M, F)."""
@@ -204,7 +205,7 @@ class Shard:
         damaged = wanted[entries["checksum"][wanted] != sums]
         if len(damaged):
             file = self.file("rows")
-            _log.warning("%s: %d damaged rows are made again", file, len(damaged))
+            _log.warning("%s: %d damaged rows are computed again", file, len(damaged))
             places[np.isin(places, damaged)] = -1
         return StoredRows(stored, places)
 
@@ -316,7 +317,7 @@ class CacheEntry:
     num_rows: int
     num_bytes: int
     last_used: datetime
-    """When somebody last asked for the rows."""
+    """When the rows were last read."""
     files: tuple[Path, ...]
     """In the order in which they are removed."""
 

@@ -87,7 +87,7 @@ def check_fit(own: Shapes, stored: Shapes, path: Path) -> None:
 
 
 def published(path: Path, sha256: str) -> dict[str, Tensor]:
-    """Return the weights in a torch file that somebody published.
+    """Return the weights in a published torch file.
 
     Such files are pickles. This one is opened only if it is the very file that is known
     here by its hash, and then by torch's reader for weights, which builds tensors and

@@ -176,7 +176,7 @@ class FrozenClassifier(ChunkedClassifier):
 
 @dataclass(frozen=True, eq=False)
 class PrecomputedClassifier:
-    """Embeddings and logits that somebody computed elsewhere, one row per item."""
+    """Embeddings and logits that were computed elsewhere, one row per item."""
 
     features: Rows
     """One row per item of the whole pool, shape (N, F)."""

@@ -2,8 +2,8 @@
 
 Images are read, varied and embedded in blocks of 256, so that memory does not grow with
 the pool. A row depends on what its item holds and on nothing else: the draws of a view
-are named by the item, not by its position, and views are made of 32 images at a time,
-empty ones where there are fewer, because sums of other numbers round differently.
+are named by the item, not by its position, and views are of 32 images at a time, empty
+ones where there are fewer, because sums of other numbers round differently.
 
 Shapes: N items, n items of a block, V views, D draws, F features.
 """
@@ -80,13 +80,13 @@ def embedded(
 ) -> FeatureRows:
     """Return the features of all images.
 
-    A file that has become unreadable since the pool was made, or another, stops the
-    work with the :class:`fewlabels.errors.DataError` of whoever reads it.
+    A file that has changed or become unreadable since the pool was loaded stops the
+    work with a :class:`fewlabels.errors.DataError`.
 
     Args:
         images: The images.
         encoder: What embeds them.
-        cache: Where rows are kept and found again, item by item; None: in memory only.
+        cache: Where rows are kept, item by item; None: in memory only.
         dtype: How rows are kept, with and without a cache.
 
     Returns:
@@ -120,7 +120,7 @@ def embedded_views(
     cache: FeatureCache | None = None,
     dtype: Precision = "float16",
 ) -> StoredViews:
-    """Return the features of random views of all images, each made once.
+    """Return the features of random views of all images, each computed once.
 
     More views begin with the fewer. The views of an item are the same in every pool;
     equal items have equal views.
@@ -131,7 +131,7 @@ def embedded_views(
         settings: How images are varied; they say whether views are weak or strong.
         num_views: How many views of each image (V).
         key: What distinguishes these views from others of the same kind.
-        cache: Where rows are kept and found again, item by item; None: in memory only.
+        cache: Where rows are kept, item by item; None: in memory only.
         dtype: How rows are kept, with and without a cache.
 
     Returns:

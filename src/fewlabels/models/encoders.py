@@ -140,7 +140,7 @@ def check(encoder: str) -> None:
 
 
 def find(encoder: str) -> Path | None:
-    """Return the file or folder of the model that a name stands for.
+    """Return the file or folder of the model that a name refers to.
 
     Nothing heavy is imported and no network is used.
 
@@ -179,12 +179,12 @@ def absolute(encoder: str) -> str:
 
 
 def is_published(encoder: str) -> bool:
-    """Return whether a name stands for a model that others can download too."""
+    """Return whether a name refers to a model that others can download too."""
     return encoder.startswith(_PUBLISHED)
 
 
 def download(encoder: str) -> None:
-    """Download the model that a name stands for, unless it is on this machine.
+    """Download the model that a name refers to, unless it is on this machine.
 
     Args:
         encoder: ``timm/NAME`` or ``hf-hub:ORG/REPO[@REVISION]``; for other names there
@@ -218,7 +218,7 @@ def download(encoder: str) -> None:
 def options_for_side(
     encoder: str, options: Mapping[str, Any], side: int, *, is_asked: bool
 ) -> dict[str, Any]:
-    """Return the options of an encoder that shall see images of a side.
+    """Return the options of an encoder for images of a side.
 
     Pretrained networks of this package take every size. Saved models have a size of
     their own unless another is asked for.
@@ -237,7 +237,7 @@ def side(encoder: str, **options: Any) -> int | None:
 
 
 def resolve(encoder: "str | Encoder | nn.Module", **options: Any) -> Encoder:
-    """Return the encoder that a name, an import path or an object stands for.
+    """Return the encoder that a name, an import path or an object refers to.
 
     Example:
         >>> from torch import nn
@@ -249,7 +249,7 @@ def resolve(encoder: "str | Encoder | nn.Module", **options: Any) -> Encoder:
             that of an encoder, a ``torch.nn.Module``, or a function or class that makes
             one; or such an object. A module takes float images in [-1, 1] and returns
             (n, F), or (n, F, h, w), of which the spatial mean is taken.
-        **options: Arguments for what the name or path stands for, such as ``size``.
+        **options: Arguments of the encoder, such as ``size``.
 
     Returns:
         The encoder.
@@ -270,7 +270,7 @@ def for_images(
     Args:
         images: All images of a pool, for encoders that learn from them.
         encoder: What :func:`resolve` takes.
-        cache: Where a learned encoder is kept, and found again.
+        cache: Where a learned encoder is kept.
         **options: As of :func:`resolve`.
 
     Returns:
@@ -419,7 +419,7 @@ def _checked_folder(path: Path) -> Path:
 
 
 def _build(encoder: Any, options: dict[str, Any]) -> Any:
-    """Return what a name or object stands for; a module is not wrapped yet."""
+    """Return the object that a name refers to; a module is not wrapped yet."""
     from torch import nn
 
     known = {}

@@ -87,7 +87,7 @@ class ModuleEncoder:
         """Length of a row (F).
 
         Raises:
-            UsageError: If nobody said, and no image was embedded yet.
+            UsageError: If it was not given, and no image was embedded yet.
         """
         if self._feature_size is None:
             raise UsageError(

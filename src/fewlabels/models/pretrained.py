@@ -444,7 +444,7 @@ def from_onnx(
     Rows are its first output, or the one that is named; of maps (n, F, h, w) the mean
     over positions is taken. An ONNX file does not say how its images are to be
     prepared: they are resized to the size of its input, and colors are normalized by
-    mean and spread of ImageNet, unless told otherwise.
+    mean and spread of ImageNet, unless others are given.
 
     Args:
         path: The file.

@@ -1,6 +1,6 @@
 """An encoder that learns from the pool itself, without a label.
 
-Two strong views of an image shall be more alike than views of different images: SimCLR
+Two strong views of an image learn to be more alike than views of two images: SimCLR
 (Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations",
 ICML 2020), on a network small enough for a CPU and images small enough for the network.
 
@@ -237,7 +237,7 @@ def _read(tensors: dict[str, Tensor], path: Path, mark: str) -> dict[str, str]:
 def contrastive_loss(first_BP: Tensor, second_BP: Tensor, temperature: float) -> Tensor:
     """Return NT-Xent (SimCLR, Eq. 1), the mean over all 2B views.
 
-    Each view shall recognize its partner among the 2B - 1 other views, by the cosine of
+    Each view is to recognize its partner among the 2B - 1 other views by the cosine of
     their projections.
 
     Args:
