@@ -157,7 +157,7 @@ def test_a_different_outcome_makes_verify_fail(fewlabels, toy, tmp_path):
         (("run", "digits", "--seeds", "many"), "The seeds are 'many'"),
         (("run", "digits", "--seeds", "0"), "The seeds are '0'"),
         (("run", "digits", "--engine", "cloud"), "cloud"),
-        (("run", "digits", "--strategies", "npc,npc"), "given twice"),
+        (("run", "digits", "--strategies", "npc,npc"), "is there 2 times; give"),
         (("run", "nothing.yaml"), "could not be read"),
         (("run", "digits", "--seeds", "9" * 30), "at most 10,000"),
         (("run", "digits", "--seeds", f"0-{'9' * 30}"), "at most 10,000"),

@@ -550,7 +550,7 @@ def _check_same_data(folder: RunFolder, now: Mapping[str, Any]) -> None:
             f"The data changed since the run in '{folder.path}' began: "
             f"{before['num_items']} items and {before['num_test']} to measure on then, "
             f"{now['num_items']} and {now['num_test']} now{rows}. Labels stay with "
-            "their files and contents; later rounds use the data of now."
+            "their items; later rounds use the data of now."
         )
         warnings.warn(msg, DataChangedWarning, stacklevel=2)
 

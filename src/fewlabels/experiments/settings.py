@@ -286,7 +286,7 @@ def faults(error: ValidationError) -> str:
     sentences = []
     for fault in error.errors():
         name = ".".join(map(str, fault["loc"]))
-        reason = fault["msg"].removeprefix("Value error, ")
+        reason = fault["msg"].removeprefix("Value error, ").rstrip(".")
         if fault["type"] == "missing":
             sentences.append(f"The setting '{name}' is missing; give it.")
         elif fault["type"] == "extra_forbidden":

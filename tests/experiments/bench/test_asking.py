@@ -40,7 +40,7 @@ def test_an_experiment_can_be_a_file(tmp_path):
                     {"name": "npc", "options": {"draws": n}} for n in range(1, 12)
                 ],
             },
-            "9,091 seeds make 100,001 runs; at most 100,000",
+            "It has 100,001 runs; plan 100,000 at most",
         ),
     ],
 )
@@ -54,7 +54,7 @@ def test_more_runs_than_anybody_does_are_not_planned(tmp_path, changes, message)
 
 def test_wrong_parts_are_told_before_anything_is_loaded():
     twice = little.experiment().model_copy(update={"seeds": (0, 0)})
-    with pytest.raises(UsageError, match="Seeds are given twice"):
+    with pytest.raises(UsageError, match="is there 2 times; give each once"):
         checked(twice)
     unknown = little.experiment().model_copy(
         update={"strategies": (Choice(name="mystery"),)}

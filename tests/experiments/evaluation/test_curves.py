@@ -148,7 +148,7 @@ TRAINED = "the models so far were trained on"
     ("labels", "num_audited", "more", "reason"),
     [
         ([10, 20], 50, 5, f"{TRAINED} 2 different numbers of labels; at least 3"),
-        ([10], 50, 5, f"{TRAINED} the same number of labels; at least 3"),
+        ([10], 50, 5, f"{TRAINED} 1 different number of labels; at least 3"),
         ([10, 20, 20], 50, 5, f"{TRAINED} 2 different"),
         ([10, 20, 30], 9, 5, "9 audited images; at least 10"),
         ([], 50, 5, f"{TRAINED} 0"),

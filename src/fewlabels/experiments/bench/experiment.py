@@ -6,9 +6,9 @@ run that is asked for again is not repeated.
 
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from fewlabels import data, strategies, training
-from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.errors import UnknownNameError, UsageError, check_distinct
 from fewlabels.experiments.acquisition import query_size
 from fewlabels.experiments.bench.published import PublishedTable
 from fewlabels.experiments.settings import (
@@ -136,21 +136,18 @@ class Experiment(FrozenModel):
     @model_validator(mode="after")
     def _tells_runs_apart(self) -> Self:
         """Refuse what would put two runs into one place of a table, or none."""
-        names = [condition.name for condition in self.conditions]
-        labels = [strategy.label for strategy in self.strategies]
-        parts: dict[str, list[Any]] = {"conditions": names, "strategies": labels}
-        parts["seeds"] = list(self.seeds)
+        parts = {
+            "condition": [condition.name for condition in self.conditions],
+            "strategy": [strategy.label for strategy in self.strategies],
+            "seed": list(map(str, self.seeds)),
+        }
         for part, values in parts.items():
             if not values:
-                raise ValueError(f"an experiment needs {part}, and none are given")
-            if len(set(values)) < len(values):
-                msg = f"{part} are given twice: {values}. Leave one out or rename it"
-                raise ValueError(msg)
+                raise ValueError(f"an experiment needs a {part}, and none is given")
+            check_distinct(part, values)
         num_runs = math.prod(map(len, parts.values()))
         if num_runs > MOST_RUNS:
-            counts = ", ".join(f"{len(v):,} {part}" for part, v in parts.items())
-            msg = f"{counts} make {num_runs:,} runs; at most {MOST_RUNS:,} are planned"
-            raise ValueError(msg)
+            raise ValueError(f"it has {num_runs:,} runs; plan {MOST_RUNS:,} at most")
         return self
 
 
@@ -345,9 +342,6 @@ def checked(experiment: Experiment) -> Experiment:
         for condition in experiment.conditions
     )
     for name in {condition.settings.data.name for condition in conditions}:
-        is_there = name in data.names()
-        with suppress(OSError, ValueError):  # a name that no file can have
-            is_there = is_there or Path(name).exists()
-        if not is_there:
+        if name not in data.names() and not os.path.exists(name):  # noqa: PTH110
             raise UnknownNameError("data set, file or folder", name, data.names())
     return resolved(experiment.copy_with(conditions=conditions))

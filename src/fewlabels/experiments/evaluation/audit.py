@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import erfc, exp, lgamma, log, sqrt
 
-from fewlabels.errors import check_count, check_range, whole_number
+from fewlabels.errors import check_count, check_range, count, whole_number
 from fewlabels.experiments.evaluation.measurement import (
     AuditedAccuracy,
     accuracy_interval,
@@ -258,25 +258,16 @@ def balance_note(
 
 def _why_not(num_labeled: Sequence[int], right: Rights, more: int) -> str:
     """Return why there is no forecast; nothing if there is one."""
-    num_audited = len(right[0]) if right else 0
-    distinct = len(set(num_labeled))
+    num_audited, distinct = len(right[0]) if right else 0, len(set(num_labeled))
     if distinct < LEAST_ROUNDS:
-        seen = f"{distinct} different numbers of labels"
-        seen = "the same number of labels" if distinct == 1 else seen
-        return (
-            f"the models so far were trained on {seen}; at least {LEAST_ROUNDS} "
-            "different ones are needed to see where the curve goes."
-        )
+        seen = count(distinct, "different number", "different numbers")
+        needed = f"at least {LEAST_ROUNDS} are needed to see where the curve goes."
+        return f"the models so far were trained on {seen} of labels; {needed}"
     if num_audited < LEAST_AUDITED:
-        return (
-            f"{num_audited} audited images; at least {LEAST_AUDITED} are needed to "
-            "see the curve at all."
-        )
+        return f"{num_audited} audited images; at least {LEAST_AUDITED} are needed."
     if more > (FURTHEST - 1) * max(num_labeled):
-        return (
-            f"{more} more labels would exceed {FURTHEST:g} times the current "
-            f"{max(num_labeled)}; ask for fewer."
-        )
+        reach = f"{FURTHEST:g} times the current {max(num_labeled)}"
+        return f"{more} more labels would exceed {reach}; ask for fewer."
     return ""
 
 
