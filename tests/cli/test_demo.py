@@ -11,12 +11,12 @@ from fewlabels.experiments.bench import recipes
 
 
 def test_the_demo_shows_what_labels_were_worth(fewlabels, tmp_path, monkeypatch):
-    whole = recipes.demo()
+    whole = recipes.demo_experiment()
     settings = whole.conditions[0].settings.model_copy(update={"budget": 30})
     short = whole.conditions[0].model_copy(update={"settings": settings})
     changes = {"strategies": whole.strategies[::3], "conditions": (short,)}
-    short_demo = recipes.demo(is_fast=True).model_copy(update=changes)
-    monkeypatch.setattr(recipes, "demo", lambda is_fast: short_demo)
+    short_demo = recipes.demo_experiment(is_fast=True).model_copy(update=changes)
+    monkeypatch.setattr(recipes, "demo_experiment", lambda is_fast: short_demo)
     monkeypatch.setattr(jobs, "LocalExecutor", Here)
     code, out, err = fewlabels("demo", "--fast")
     assert code == 0, err
@@ -39,7 +39,7 @@ def test_the_demo_shows_what_labels_were_worth(fewlabels, tmp_path, monkeypatch)
 
 
 def test_the_demo_compares_the_default_under_two_learners():
-    found = recipes.demo()
+    found = recipes.demo_experiment()
     chosen = [strategy.name for strategy in found.strategies]
     assert chosen[:3] == ["random", "npc", "typiclust"]
     assert chosen[3] == found.subject
@@ -48,6 +48,6 @@ def test_the_demo_compares_the_default_under_two_learners():
         *("blend", "fixmatch-darp")
     ]
     assert [len(found.seeds_of(one)) for one in found.conditions] == [30, 10]
-    short = recipes.demo(is_fast=True)
+    short = recipes.demo_experiment(is_fast=True)
     assert len(short.seeds) < len(found.seeds)
     assert short.conditions[1].settings.trainer.options["steps"] == 200

@@ -346,7 +346,7 @@ def demo(
         fast: Train only briefly, to see that it works.
         out: Folder for runs and report. [default: fewlabels-demo]
     """
-    from fewlabels.experiments.bench.recipes import demo as demo_experiment
+    from fewlabels.experiments.bench.recipes import demo_experiment
     from fewlabels.report.bench import finding
     from fewlabels.report.bench_sections import context_of
 

@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 from fewlabels import files, progress, strategies, training
 from fewlabels.data.derived import ChosenImages, row_digest
 from fewlabels.errors import BudgetError, DataError, RunError, UsageError, whole_number
-from fewlabels.experiments.evaluation import accuracy, settled
+from fewlabels.experiments.evaluation import accuracy, late_median
 from fewlabels.names import DEFAULT_STRATEGY, identity
 from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round, Split, check_query
 from fewlabels.protocols import Classifier, Oracle, Strategy, Trainer, ignore
@@ -215,7 +215,7 @@ class Evaluations:
     @property
     def median(self) -> float | None:
         """Median of the last ones; None where the trainer showed no checkpoint."""
-        return settled(self.accuracies) if self.accuracies else None
+        return late_median(self.accuracies) if self.accuracies else None
 
 
 def mark_of(trainer: Trainer, pool: Pool, test: Split, seed: int, step: int) -> str:

@@ -1,5 +1,6 @@
 """The page of an experiment, and the figures and tables beside it."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import isfinite
@@ -203,20 +204,18 @@ def _outcome(context: Context) -> str:
     pairs = sorted({comparison.test.num_pairs for comparison in tests})
     seeds = count(pairs[-1], "paired seed")
     seeds = seeds if len(pairs) == 1 else f"{pairs[0]} to {seeds}"
+    significant = [comparison.test for comparison in tests if comparison.is_significant]
     parts = []
     for sign, verb in ((1, "beat"), (-1, "fall behind")):
-        clear = [
-            comparison.test
-            for comparison in tests
-            if comparison.is_significant and sign * comparison.test.difference > 0
-        ]
+        clear = [test for test in significant if sign * test.difference > 0]
         if clear:
-            sizes = sorted(100 * abs(test.difference) for test in clear)
-            by = " to ".join(f"{size:.1f}" for size in sizes[:1] + sizes[1:][-1:])
+            shares = sorted(abs(test.difference) for test in clear)
+            sizes = [f"{100 * share:.1f}" for share in shares]
             names = [
                 f"{name} (under {times} of {total} conditions)" if total > 1 else name
                 for name, times in Counter(test.name for test in clear).items()
             ]
+            by = " to ".join(sizes[:1] + sizes[1:][-1:])
             parts.append(f"{join_words(names)} {verb} {against} by {by} points")
     if not parts:
         return (
@@ -247,11 +246,11 @@ def _warnings(context: Context) -> Iterator[str]:
             f"should be based on at least {_ENOUGH_SEEDS}."
         )
     begun = [cell.description for cell in cells if cell.description]
-    kinds = {
-        "versions": {str(sorted(run.get("versions", {}).items())) for run in begun},
-        "platforms": {str(run.get("platform", "")) for run in begun},
-    }
-    mixed = [name for name, values in kinds.items() if len(values) > 1]
+    mixed = [
+        name
+        for name, key in (("versions", "versions"), ("platforms", "platform"))
+        if len({json.dumps(run.get(key), sort_keys=True) for run in begun}) > 1
+    ]
     if mixed:
         yield (
             f"The runs were made with different {join_words(mixed)} (see "

@@ -34,7 +34,7 @@ BROKEN = [
     (broken.NeedsTwo, "any size", r"ValueError: too few \(broken.py, line \d+, in spo"),
     (broken.NeedsLabels, "no labels", r"JSONDecodeError: .+ \(broken.py, line \d+"),
     (broken.NeedsSpread, "constant features", "It failed: SystemExit: 3"),
-    (broken.LooksAtPositions, "order", "same pool in another order"),
+    (broken.LooksAtPositions, "order", "and in another order"),
     (broken.TakesLess, "too many", "did not refuse. It chose 42 of 42"),
 ]
 

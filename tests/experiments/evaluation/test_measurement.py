@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fewlabels.errors import UsageError
-from fewlabels.experiments.evaluation import accuracy, settled
+from fewlabels.experiments.evaluation import accuracy, late_median
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import ArrayImages, Split
 
@@ -31,7 +31,7 @@ def test_accuracy_is_the_share_classified_rightly():
     ],
 )
 def test_the_median_of_the_last_evaluations(evaluations, expected):
-    assert settled(evaluations) == expected
+    assert late_median(evaluations) == expected
 
 
 @given(st.dictionaries(st.integers(0, 3000), st.floats(0, 1), min_size=1))
@@ -43,9 +43,9 @@ def test_settled_agrees_with_a_slow_twin(evaluations):
         if step <= max(evaluations) * 4 / 5:
             break
         late.append(evaluations[step])
-    assert settled(evaluations) == statistics.median(late)
+    assert late_median(evaluations) == statistics.median(late)
 
 
 def test_no_evaluation_has_no_median():
     with pytest.raises(UsageError, match="There are 0 evaluations"):
-        settled({})
+        late_median({})

@@ -16,7 +16,7 @@ from fewlabels.experiments.acquisition import (
     mark_of,
     starting_answers,
 )
-from fewlabels.experiments.evaluation import accuracy, settled
+from fewlabels.experiments.evaluation import accuracy, late_median
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.progress import current_part, reporting
 from fewlabels.protocols import ignore
@@ -65,7 +65,7 @@ def test_the_median_is_that_of_the_last_checkpoints_on_the_test_split():
             step: accuracy(trainer.guesses(done.num_labeled, step), pool.test)
             for step in trainer.steps
         }
-        assert done.median_accuracy == settled(found)
+        assert done.median_accuracy == late_median(found)
         assert done.accuracy == found[50]
     assert any(done.median_accuracy != done.accuracy for done in finished)
 

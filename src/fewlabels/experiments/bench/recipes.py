@@ -25,7 +25,7 @@ from fewlabels.experiments.bench.published import (
 from fewlabels.experiments.settings import Choice
 from fewlabels.names import DEFAULT_STRATEGY
 
-__all__ = ["demo", "long_tail", "names", "recipe", "supervised"]
+__all__ = ["demo_experiment", "long_tail", "names", "recipe", "supervised"]
 
 _Fields = dict[str, Any]
 """Fields of an experiment or of a run's settings, as a YAML file would have them."""
@@ -369,7 +369,7 @@ def supervised(experiment: Experiment) -> Experiment:
     )
 
 
-def demo(*, is_fast: bool = False) -> Experiment:
+def demo_experiment(*, is_fast: bool = False) -> Experiment:
     """Return the experiment of ``fewlabels demo``: digits, 10 to 100 labels.
 
     If it has to be fast, trainings are short and seeds few.

@@ -46,11 +46,8 @@ class KernelTrial:
         require(one.shape == other.shape, f"{what} have the shapes {shapes}.")
         largest = float(self.gram.abs().max()) or 1.0
         share = float((one - other).abs().max()) / largest
-        require(
-            share <= _CLOSE,
-            f"{what} differ by up to {share:.2g} of the largest value; they are to be "
-            "equal but for rounding.",
-        )
+        fault = f"{what} differ by up to {share:.2g} of the largest value."
+        require(share <= _CLOSE, fault)
         return f"differ by {share:.1g} of the largest value at most"
 
 
@@ -58,15 +55,10 @@ def size(trial: KernelTrial) -> Verdict:
     """It says how many items there are, and how large its rank can be."""
     num_items: object = trial.kernel.num_items
     bound: object = trial.kernel.rank_bound
-    require(
-        isinstance(num_items, int) and num_items > 0,
-        f"num_items is {num_items!r}; give the size of the whole pool.",
-    )
-    require(
-        bound is None or (isinstance(bound, int) and bound > 0),
-        f"rank_bound is {bound!r}; give the largest rank that a Gram matrix can have, "
-        "or None where distinct items have full rank.",
-    )
+    is_size = isinstance(num_items, int) and num_items > 0
+    require(is_size, f"num_items is {num_items!r}; give the size of the whole pool.")
+    is_bound = bound is None or (isinstance(bound, int) and bound > 0)
+    require(is_bound, f"rank_bound is {bound!r}; give the largest rank, or None.")
     return f"{num_items:,} items, rank_bound {bound}"
 
 
@@ -125,11 +117,8 @@ def semidefinite(trial: KernelTrial) -> Verdict:
     spectrum = torch.linalg.eigvalsh((trial.gram + trial.gram.mT) / 2)
     rank = int((spectrum > _RANK_ZERO * float(spectrum[-1])).sum())
     bound = trial.kernel.rank_bound
-    require(
-        bound is None or rank <= bound,
-        f"The Gram matrix of {len(trial.items)} items has rank {rank}, and rank_bound "
-        f"is {bound}; raise it, or give None.",
-    )
+    fault = f"The Gram matrix has rank {rank}, and rank_bound is {bound}; raise it."
+    require(bound is None or rank <= bound, fault)
     return f"smallest eigenvalue {least:.3g}, largest {float(spectrum[-1]):.3g}"
 
 

@@ -181,9 +181,14 @@ def require_unchanged(
 ) -> None:
     """Raise :class:`BrokenPromiseError` if an input was written to."""
     changed = [name for name in before if not torch.equal(before[name], after[name])]
-    require(
-        not changed, f"It changed its input: {', '.join(changed)}. Write to a clone."
-    )
+    fault = f"It changed its input: {', '.join(changed)}. Write to a clone."
+    require(not changed, fault)
+
+
+def require_no_draws(moved: str) -> None:
+    """Raise :class:`BrokenPromiseError` if a global generator was moved."""
+    seen = f"It drew from, or seeded, the global generator of {moved}"
+    require(not moved, f"{seen}; draw from the one that it is given.")
 
 
 def attributes(thing: object) -> dict[str, object]:

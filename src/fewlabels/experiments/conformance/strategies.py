@@ -37,10 +37,7 @@ from fewlabels.rng import stream
 _SIZE = 5
 _SEEDS = range(3)
 _REPEATS = 4
-_FORGET = (
-    "A resumed run would choose otherwise than an uninterrupted one; write what is to "
-    "be remembered into the query's record, and read it from history."
-)
+_FORGET = "Write what is to be remembered into the record, and read it from history."
 
 
 class _RefusedError(StrategyError):
@@ -117,11 +114,8 @@ def distinct(strategy: Strategy) -> Verdict:
     """It chooses no item twice."""
     for _, query in _various(strategy):
         item, times = Counter(query.indices.tolist()).most_common(1)[0]
-        require(
-            times == 1,
-            f"It chose item {item} {times} times in a query of {len(query)}; remove "
-            "chosen items from the candidates.",
-        )
+        fault = f"It chose item {item} {times} times in a query of {len(query)}."
+        require(times == 1, fault)
     return "no item twice"
 
 
@@ -164,11 +158,7 @@ def seeded_query(strategy: Strategy) -> Verdict:
 def query_randomness(strategy: Strategy) -> Verdict:
     """It leaves the global random generators alone."""
     _, moved = problems.generators_moved_by(lambda: _ask(strategy, problem(2)))
-    require(
-        not moved,
-        f"It drew from, or seeded, the global generator of {moved}; draw from the one "
-        "that select is given.",
-    )
+    problems.require_no_draws(moved)
     return "torch, numpy and random stay as they were"
 
 
@@ -197,18 +187,13 @@ def no_memory(strategy: Strategy) -> Verdict:
     after = problems.attributes(strategy)
     names = sorted({*before, *after})
     changed = [name for name in names if before.get(name) != after.get(name)]
-    require(
-        not changed,
-        f"Its attributes changed with a call: {', '.join(changed)}. {_FORGET}",
-    )
+    fault = f"Its attributes changed with a call: {', '.join(changed)}. {_FORGET}"
+    require(not changed, fault)
     _, first, second, later = (query.indices.tolist() for query in queries)
     if first != second:
         return "not run", "equal calls differ anyway; mend 'seeded' first"
-    require(
-        second == later,
-        f"It chose {second}, and after a call with another pool {later} from the first "
-        f"one again. {_FORGET}",
-    )
+    seen = f"It chose {second}, and {later} after a call with another pool"
+    require(second == later, f"{seen}. {_FORGET}")
     return "calls in between change nothing"
 
 
@@ -291,12 +276,8 @@ def ignores_order(strategy: Strategy) -> Verdict:
         usual = set(_ask(strategy, given).indices.tolist())
         there = _ask(strategy, problems.permuted(problem(seed), order)).indices
         back = set(order[there].tolist())
-        require(
-            usual == back,
-            f"It chose items {sorted(usual)}, and from the same pool in another order "
-            f"{sorted(back)}. Remove what depends on positions, or the attribute "
-            "ignores_order.",
-        )
+        seen = f"It chose {sorted(usual)}, and in another order {sorted(back)}"
+        require(usual == back, f"{seen}. Remove the attribute ignores_order.")
     return f"{len(_SEEDS)} permuted pools, the same items"
 
 

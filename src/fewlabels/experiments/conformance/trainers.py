@@ -74,11 +74,9 @@ def outputs(trial: ClassifierTrial) -> Verdict:
     count, num_classes = len(trial.every), trial.classifier.num_classes
     for name in _NAMES:
         rows = getattr(given, name)
-        require(
-            rows.ndim == 2 and len(rows) == count,
-            f"Of {count} items, {name} have shape {tuple(rows.shape)}; give a row per "
-            "item.",
-        )
+        seen = f"Of {count} items, {name} have shape {tuple(rows.shape)}"
+        is_matrix = rows.ndim == 2 and len(rows) == count
+        require(is_matrix, f"{seen}; give a row per item.")
         gradients = " and carries gradients" if rows.requires_grad else ""
         require(
             rows.is_floating_point() and not gradients,
@@ -86,11 +84,8 @@ def outputs(trial: ClassifierTrial) -> Verdict:
             "under torch.inference_mode().",
         )
     width = given.logits.shape[1]
-    require(
-        width == num_classes,
-        f"logits have {width} columns, and num_classes is {num_classes}; give one "
-        "logit per class.",
-    )
+    fault = f"logits have {width} columns; give {num_classes}, one per class."
+    require(width == num_classes, fault)
     return f"{count} items: features {given.features.shape[1]}, logits {width}"
 
 
@@ -166,10 +161,8 @@ def samples(trial: ClassifierTrial) -> Verdict:
     except FewlabelsError as error:
         return "refused", str(error)
     shape = tuple(pair[0].shape)
-    require(
-        shape == wanted,
-        f"sample_logits has shape {shape}; give {wanted}: networks, items, classes.",
-    )
+    fault = f"sample_logits has shape {shape}; give {wanted}: networks, items, classes."
+    require(shape == wanted, fault)
     require(
         not moved and torch.equal(*pair),
         "sample_logits gives other logits with an equal generator, or draws from a "
@@ -259,11 +252,9 @@ def gives_a_classifier(trial: TrainerTrial) -> Verdict:
         f"fit returned an object of type {type(classifier).__name__} without "
         f"{', '.join(lacking)}; return a classifier, see protocols.Classifier.",
     )
-    require(
-        classifier.num_classes == num_classes,
-        f"The classifier has {classifier.num_classes} classes and the pool "
-        f"{num_classes}; unlabeled classes count too: pool.num_classes.",
-    )
+    seen = f"The classifier has {classifier.num_classes} classes"
+    is_whole = classifier.num_classes == num_classes
+    require(is_whole, f"{seen} and the pool {num_classes}, unlabeled ones included.")
     return f"{type(classifier).__name__} of {num_classes} classes"
 
 
@@ -274,20 +265,15 @@ def seeded(trial: TrainerTrial) -> Verdict:
     gap = float((logits[0] - logits[1]).abs().max())
     require(
         gap == 0,
-        "Two trainings with equal pools and generators, the first in a workspace, "
-        f"give logits that differ by up to {gap:.3g}. Draw from the generator that "
-        "fit is given, begin from scratch, and keep nothing in the trainer.",
+        f"Two trainings with equal pools and generators give logits that differ by up "
+        f"to {gap:.3g}. Begin from scratch, and keep nothing in the trainer.",
     )
     return "two trainings, equal logits"
 
 
 def shared_randomness(trial: TrainerTrial) -> Verdict:
     """It leaves the global random generators alone."""
-    require(
-        not trial.first.moved,
-        f"It drew from, or seeded, the global generator of {trial.first.moved}; draw "
-        "from the one that fit is given, also for weights and minibatches.",
-    )
+    problems.require_no_draws(trial.first.moved)
     return "torch, numpy and random stay as they were"
 
 

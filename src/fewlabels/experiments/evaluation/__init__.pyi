@@ -36,5 +36,5 @@ from .measurement import (
     AuditedAccuracy as AuditedAccuracy,
     accuracy as accuracy,
     accuracy_interval as accuracy_interval,
-    settled as settled,
+    late_median as late_median,
 )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fewlabels.pool import Split
     from fewlabels.protocols import Classifier
 
-_MOST_SETTLED = 20
+_MOST_LATE = 20
 _HALVINGS = 60
 
 
@@ -38,7 +38,7 @@ def accuracy(classifier: "Classifier", split: "Split") -> float:
     return float((predicted == split.labels).double().mean())
 
 
-def settled(evaluations: Mapping[int, float]) -> float:
+def late_median(evaluations: Mapping[int, float]) -> float:
     """Return the median of the last evaluations of a training.
 
     Those count that fall into the last fifth of its steps, at most 20 of them, as in
@@ -46,7 +46,7 @@ def settled(evaluations: Mapping[int, float]) -> float:
     evaluation may be a lucky one.
 
     Example:
-        >>> settled({200: 0.5, 850: 0.7, 900: 0.9, 1000: 0.8})
+        >>> late_median({200: 0.5, 850: 0.7, 900: 0.9, 1000: 0.8})
         0.8
 
     Args:
@@ -62,7 +62,7 @@ def settled(evaluations: Mapping[int, float]) -> float:
         raise UsageError("There are 0 evaluations to take the median of; give one.")
     last = max(evaluations)
     late = [step for step in sorted(evaluations) if step == last or 5 * step > 4 * last]
-    return median(evaluations[step] for step in late[-_MOST_SETTLED:])
+    return median(evaluations[step] for step in late[-_MOST_LATE:])
 
 
 @dataclass(frozen=True, kw_only=True)
