@@ -182,8 +182,6 @@ def test_there_are_as_many_draws_as_candidates_by_default():
     kernel, labeled, candidates = problem(6, num_labeled=20)
     found = search(kernel, labeled, candidates, 2)
     assert found.num_draws == 100
-    assert found.seconds > 0
-    assert found.gap == pytest.approx(1 - found.value / found.ceiling)
 
 
 @pytest.mark.parametrize("build", [None, wide_head_kernel])

@@ -1,6 +1,5 @@
 """The set that conditions the labeled data best, by one of three searches."""
 
-import time
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,13 +53,6 @@ class SearchResult:
     """How many random sets were tried."""
     num_refuted: int
     """How many of them were ruled out without computing an eigenvalue."""
-    seconds: float
-    """How long the search took."""
-
-    @property
-    def gap(self) -> float:
-        """What is missing to the ceiling, as a share of it."""
-        return 1 - self.value / self.ceiling if self.ceiling > 0 else 0.0
 
 
 def maximize_smallest_eigenvalue(
@@ -114,7 +106,6 @@ def maximize_smallest_eigenvalue(
     check_range("tie_tolerance", tie_tolerance, at_least=0, below=1)
     if executor is not None and not callable(getattr(executor, "map", None)):
         raise UsageError(f"executor is {type(executor).__name__}; give one with map.")
-    begin = time.perf_counter()
     num_members = len(labeled) + size
     work = 0 if method == "random" else len(candidates) * num_members**2
     with threads_for(work) as num_threads:
@@ -157,7 +148,6 @@ def maximize_smallest_eigenvalue(
         is_tie=is_tie,
         num_draws=num_draws,
         num_refuted=num_refuted,
-        seconds=time.perf_counter() - begin,
     )
 
 

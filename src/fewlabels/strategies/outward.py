@@ -11,12 +11,12 @@ Shapes: N items, n candidates, R numbers in a row of the kernel.
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from fewlabels.errors import Count, Weight
+from fewlabels.errors import Count, Limits, Weight
 from fewlabels.gram.diffusion import Diffusion, diffusion_rows, joint_rows
 from fewlabels.gram.graph import remembered_graph
 from fewlabels.gram.nodes import Nodes
@@ -56,25 +56,16 @@ class Outward(BuiltIn):
     kernel: Covariance = "graph"
     """The prior covariance: that of labels that spread over the graph, or of those and
     of a regression on the features in equal parts, as the learner ``blend`` sees."""
-    num_neighbors: int = 10
+    num_neighbors: Count = 10
     """Edges that each item of the graph begins."""
-    damping: float = 0.99
+    damping: Annotated[float, Limits(above=0, below=1)] = 0.99
     """What is left of a label after each edge, below 1."""
-    rank: int = 200
+    rank: Count = 200
     """Eigenvectors of the graph that are computed."""
     noise: Positive = 0.01
     """Variance of a label."""
     max_pool: Count = field(default=20_000, metadata=OMIT_DEFAULT)
     """How many candidates are looked at."""
-
-    def __post_init__(self) -> None:
-        """Refuse options that mean nothing."""
-        super().__post_init__()
-        _ = self._diffusion
-
-    @property
-    def _diffusion(self) -> Diffusion:
-        return Diffusion(self.num_neighbors, self.damping, self.rank)
 
     def choose(self, request: Request) -> Query:
         """Choose greedily."""
@@ -108,7 +99,8 @@ class Outward(BuiltIn):
     ) -> tuple[Tensor, float]:
         """Return rows whose products are the covariance, (N, R), and the noise."""
         if self.kernel == "graph":
-            spread = diffusion_rows(outputs.features, self._diffusion)
+            settings = Diffusion(self.num_neighbors, self.damping, self.rank)
+            spread = diffusion_rows(outputs.features, settings)
             # What no eigenvector explains tells nothing about other items: noise.
             return spread.rows, self.noise + spread.remainder
         images = request.pool.images

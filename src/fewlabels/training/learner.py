@@ -82,12 +82,6 @@ class Minibatcher:
     group: ProcessGroup
     """Whose share."""
 
-    @property
-    def num_views(self) -> int:
-        """Views in a step, over all processes."""
-        sizes = [1 if view.is_labeled else self.mu for view in self.wanted.values()]
-        return self.schedule.minibatch_size * sum(sizes)
-
     def at(self, step: int) -> Minibatch:
         """Return the minibatch of one step."""
         size, key = self.schedule.minibatch_size, self.key

@@ -2,7 +2,6 @@
 
 import copy
 import math
-import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -328,7 +327,6 @@ def run_steps(
     total, depth = schedule.steps, stepper.prefetch
     if depth is None:
         depth = 0 if group.device.type == "cpu" else _PREFETCH_ON_GPU
-    since, at = start, time.perf_counter()
     with (
         closing(
             prefetch_minibatches(stepper.minibatcher.at, start, total, depth)
@@ -346,19 +344,14 @@ def run_steps(
                     raise progress.Canceled
             if done % _REPORT_EVERY == 0 or done == total:
                 check_loss(loss, step, schedule, saved)
-                now = time.perf_counter()
-                pace = (done - since) * stepper.minibatcher.num_views / (now - at)
                 terms = {"loss": loss.total, **loss.figures}
                 figures = {name: float(f.detach()) for name, f in terms.items()}
                 figures["learning-rate"] = stepper.rate_at(step)
-                progress.tell(done, {**figures, "images-per-second": pace})
-                since, at = done, now
+                progress.tell(done, figures)
             if group.rank:
                 continue
             if done % schedule.checkpoint_every == 0 or done == total:
-                paused = time.perf_counter()
                 on_checkpoint(done, stepper.result())
-                at += time.perf_counter() - paused  # measuring is not training
             if saved is None and progress.is_stopped():
                 raise progress.Canceled
             if saved is not None and saved.is_due():
