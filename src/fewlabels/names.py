@@ -289,10 +289,6 @@ class Identity(pydantic.BaseModel):
 
     def changes(self, now: "Identity") -> list[str]:
         """Return a sentence for each difference from another identity."""
-
-        def value(options: Mapping[str, Any], name: str) -> str:
-            return repr(options[name]) if name in options else "no option"
-
         changes = []
         if self.type != now.type:
             changes.append(f"the class was {self.type} and is now {now.type}")
@@ -300,7 +296,10 @@ class Identity(pydantic.BaseModel):
             if self.source.get(module) != now.source.get(module):
                 changes.append(f"the source of '{module}' is not what it was")
         for name in {**self.options, **now.options}:
-            before, after = value(self.options, name), value(now.options, name)
+            before, after = (
+                repr(options[name]) if name in options else "no option"
+                for options in (self.options, now.options)
+            )
             if before != after:
                 changes.append(f"{name} was {before} and is now {after}")
         return changes

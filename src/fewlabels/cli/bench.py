@@ -97,7 +97,7 @@ def run(
         tensorboard: Also write curves for TensorBoard.
         mlflow (URI): Also log finished runs to MLflow.
     """
-    features = options.found_encoder(encoder, download=download)
+    features = options.local_encoder(encoder, download=download)
     experiments = [
         chosen(recipe, strategies, seeds, features, allow_code=allow_code)
         for recipe in recipes

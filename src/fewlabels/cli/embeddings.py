@@ -58,7 +58,7 @@ def embed(
         gpus: GPUs per actor with 'ray'; may be a fraction.
         dry_run: Try some images, print the cost, stop.
     """
-    name = options.found_encoder(encoder, download=download)
+    name = options.local_encoder(encoder, download=download)
     on_cluster = {"--address": address, "--gpus": gpus or None}
     on_cluster |= {"--cpus": None if cpus == 1 else cpus}
     options.check_engine(engine, local={"--workers": workers}, ray=on_cluster)

@@ -13,8 +13,8 @@ from fewlabels.cli.options import (
     Json,
     Quiet,
     documented,
-    found_encoder,
     group,
+    local_encoder,
 )
 from fewlabels.cli.terminal import Terminal, print_json, table
 from fewlabels.errors import UsageError, check_range
@@ -42,7 +42,7 @@ def encoders(
             here]
     """
     for name in names or ():
-        found_encoder(name, download=download)
+        local_encoder(name, download=download)
     shown = [describe(name) for name in names] if names else available()
     if as_json:
         for encoder in shown:

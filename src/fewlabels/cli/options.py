@@ -166,7 +166,7 @@ def check_engine(
             )
 
 
-def found_encoder(encoder: str | None, *, download: bool) -> str | None:
+def local_encoder(encoder: str | None, *, download: bool) -> str | None:
     """Return the name of an encoder, once it is known to be on this machine.
 
     Whoever misspelled a path hears of it before anything heavy is imported.

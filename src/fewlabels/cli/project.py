@@ -56,7 +56,7 @@ def init(
             --encoder vectors:FILE.
         classes: Names, such as cat,dog,other.
     """
-    given["encoder"] = options.found_encoder(encoder, download=download)
+    given["encoder"] = options.local_encoder(encoder, download=download)
     terminal, names = Terminal(quiet), classes.split(",")
     with terminal.busy(), Project.create(place, images, names, **given) as project:
         settings = project.settings

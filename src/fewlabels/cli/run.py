@@ -4,9 +4,8 @@ import sys
 from contextlib import redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from rich.text import Text
 from typer import Exit
 
 from fewlabels.cli import options
@@ -14,14 +13,7 @@ from fewlabels.cli.terminal import Terminal, print_json, print_line, table
 from fewlabels.errors import ForeignFolderError
 from fewlabels.experiments.settings import RunSettings
 
-_WIDEST = 110
-_MARKS = {
-    "passed": Text("✓", "green"),
-    "failed": Text("✗", "bold red"),
-    "refused": Text("✓", "green"),
-    "not promised": Text("–", "dim"),
-    "not run": Text("–", "dim"),
-}
+_MARKS = {"passed": "✓", "failed": "✗", "refused": "✓"}
 
 
 @options.taking(
@@ -54,7 +46,7 @@ def run(
         tensorboard: Also write curves to DIR/tensorboard.
     """
     # An encoder that is not here is reported before torch is imported.
-    features = options.found_encoder(encoder, download=download)
+    features = options.local_encoder(encoder, download=download)
     import torch
 
     from fewlabels import data
@@ -187,35 +179,20 @@ def check(
     from fewlabels.experiments.conformance import check as findings_of
 
     terminal = Terminal(quiet or as_json)
-    drawn = table(
-        *("", "promise", "seen"),
-        title=Text(f"What {thing} promises"),
-        collapse_padding=True,
-        width=min(terminal.out.width, _WIDEST),
-    )
-    drawn.columns[1].no_wrap, drawn.columns[2].ratio = True, 1
-    failed = []
-    with terminal.busy():
-        findings = findings_of(
-            thing,
-            options.read_options(option),
-            kind=cast("Any", kind),  # another word is refused there
-            pool=None if data is None else load(data),
-        )
-        while True:
-            with redirect_stdout(sys.stderr):  # what the thing prints is no result
-                finding = next(findings, None)
-            if finding is None:
-                break
-            if as_json:
-                print_json(asdict(finding))
-            is_plain = finding.outcome in {"passed", "failed"}
-            seen = (
-                finding.detail if is_plain else f"{finding.outcome}: {finding.detail}"
-            )
-            drawn.add_row(_MARKS[finding.outcome], Text(finding.name), Text(seen))
-            if finding.outcome == "failed":
-                failed.append(finding.name)
+    pool = None if data is None else load(data)
+    with terminal.busy(), redirect_stdout(sys.stderr):  # what it prints is no result
+        given: Any = {"kind": kind, "pool": pool}  # another kind is refused there
+        findings = list(findings_of(thing, options.read_options(option), **given))
+    title = f"What {thing} promises"
+    drawn = table("", "promise", "seen", title=title, collapse_padding=True)
+    drawn.columns[1].no_wrap = True
+    for finding in findings:
+        if as_json:
+            print_json(asdict(finding))
+        is_plain = finding.outcome in {"passed", "failed"}
+        seen = finding.detail if is_plain else f"{finding.outcome}: {finding.detail}"
+        drawn.add_row(_MARKS.get(finding.outcome, "–"), finding.name, seen)
+    failed = [finding.name for finding in findings if finding.outcome == "failed"]
     terminal.result(drawn)
     if failed:
         terminal.result(f"{thing} breaks {len(failed)}: {', '.join(failed)}.")

@@ -90,7 +90,7 @@ def start(
     if (place / FILE).exists():
         _describe_existing(place, classes, given.get("budget"), terminal)
     else:
-        given["encoder"] = options.found_encoder(encoder, download=download)
+        given["encoder"] = options.local_encoder(encoder, download=download)
         if not is_hub and given.get("budget") is not None and folder.is_dir():
             classes, import_folders = _offer_import(
                 folder, place, classes, terminal, wanted=import_folders

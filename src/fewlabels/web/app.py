@@ -9,7 +9,6 @@ from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, FastAPI, Query, Request, Response
-from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
@@ -24,7 +23,7 @@ from fewlabels.errors import (
     UsageError,
 )
 from fewlabels.web.background import Background, StateBroadcaster
-from fewlabels.web.messages import Facts, Import, Wall
+from fewlabels.web.messages import Facts, Import, Name, Wall
 from fewlabels.web.pictures import SIDES, picture
 from fewlabels.web.session import Session
 from fewlabels.web.studio import add_studio
@@ -55,7 +54,6 @@ _STATUS = {
 }
 """The answer to an error: that of the first type that it has."""
 
-Image = Annotated[str, InPath(pattern=r"^[0-9a-f]{24}$")]
 Task = Literal["features", "training", "final"]
 
 
@@ -105,7 +103,7 @@ def _add_labeling(
     app.get("/static/{name}", include_in_schema=False)(_static)
 
     @app.get("/api/images/{name}/{side}")
-    def image(name: Image, side: int) -> Response:
+    def image(name: Name, side: int) -> Response:
         if side not in SIDES:
             raise HTTPException(404, f"Pictures have sides of {SIDES} pixels.")
         file = session.images.file(name)
