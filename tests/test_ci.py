@@ -1,11 +1,14 @@
 """What a continuous-integration machine runs."""
 
 import os
+import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 RUN = Path(__file__).parents[1] / ".ci" / "run"
 STUB = "#!/bin/sh\nexit {code}\n"
@@ -49,3 +52,40 @@ def test_a_damaged_environment_is_named_and_built_anew(clone, python):
     is_damaged = python != 0
     assert ("the environment .venv is damaged" in done.stdout) == is_damaged
     assert [stamp.exists() for stamp in stamps] == [not is_damaged] * 2
+
+
+ROOT = RUN.parents[1]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_may_read_and_its_actions_are_pinned(path):
+    workflow = yaml.safe_load(path.read_text("utf-8"))
+    assert workflow["permissions"] == {"contents": "read"}
+    for job in workflow["jobs"].values():
+        assert job.get("permissions", {}).keys() <= {"id-token"}
+        for step in [job, *job.get("steps", [])]:
+            action = step.get("uses", "./")
+            assert action.startswith("./") or re.search(r"@[0-9a-f]{40}$", action)
+
+
+def test_tests_run_on_every_python_that_is_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    declared = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    tests = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text("utf-8"))
+    assert tests["jobs"]["tests"]["strategy"]["matrix"]["python"] == declared
+
+
+def test_hooks_use_the_pinned_ruff():
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text("utf-8")
+    [pinned] = re.findall(r"^ruff==\S+", (ROOT / "constraints.txt").read_text(), re.M)
+    assert set(re.findall(r"ruff==[\d.]+", hooks)) == {pinned}
+
+
+def test_one_version_in_all_files():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+        "version"
+    ]
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert cited["version"] == version
+    assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
