@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-LIMIT = 57
+LIMIT = 56
 SOURCE = Path(__file__).parents[1] / "src" / "fewlabels"
 RUN = """
 import sys

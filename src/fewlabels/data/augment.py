@@ -12,14 +12,35 @@ see :mod:`fewlabels.data.randaugment`.
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from fewlabels.data.randaugment import OPERATIONS, Operation, Ranges, apply_round
 from fewlabels.errors import Limits, Settings, Share, UnknownNameError, UsageError
+
+Operation = Literal[
+    "identity",
+    "autocontrast",
+    "equalize",
+    "rotate",
+    "solarize",
+    "color",
+    "contrast",
+    "brightness",
+    "sharpness",
+    "shear-x",
+    "translate-x",
+    "translate-y",
+    "posterize",
+    "shear-y",
+]
+"""Names of the operations that RandAugment draws from."""
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+"""The pool of the official FixMatch code, in its order."""
+Ranges = Literal["official", "paper-table"]
+"""What a strength means: as in the official code, or as in the paper's Table 12."""
 
 MID_GREY = 127
 """The byte just below the middle; the official code puts 0 on a scale of -1 to 1."""
@@ -288,11 +309,13 @@ def apply_draws(
     images: Tensor, draws: DrawnOperations, settings: RandAugment
 ) -> Tensor:
     """Return what the draws make of images, uint8, shape (n, c, h, w)."""
+    from fewlabels.data.randaugment import apply_round
+
     weak = shift_and_flip(images, draws.weak, shift=settings.shift, flip=settings.flip)
     canvas = torch.cat([weak, torch.full_like(weak[:, :1], _WHITE)], dim=1)
     rounds = zip(draws.operations, draws.levels, draws.signs, strict=True)
-    for operations, levels, signs in rounds:
-        canvas = apply_round(canvas, operations, levels, signs, settings.ranges)
+    for draw in rounds:
+        canvas = apply_round(canvas, draw, ranges=settings.ranges, names=OPERATIONS)
     views, is_full = canvas[:, :-1], canvas[:, -1:]
     if settings.empty == "grey":
         views = _either(is_full, views, torch.tensor(MID_GREY, dtype=torch.uint8))
