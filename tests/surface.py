@@ -20,9 +20,9 @@ from fewlabels.experiments.bench import Experiment
 from fewlabels.experiments.bench import folder as bench
 from fewlabels.experiments.runs import execute
 from fewlabels.experiments.settings import RunSettings
-from fewlabels.projects.export.model import EncoderConfig, ModelConfig
+from fewlabels.projects.export import EncoderConfig, ModelConfig
 from fewlabels.projects.export_folder import Manifest
-from fewlabels.projects.models import ModelRecord
+from fewlabels.projects.folder import ModelRecord
 from fewlabels.projects.settings import ProjectSettings
 from fewlabels.projects.store import Store
 

@@ -24,7 +24,8 @@ from fewlabels.models.cache import CONTENT, FeatureCache
 from fewlabels.models.classifiers import NetworkClassifier
 from fewlabels.projects.exchange import read_answers
 from fewlabels.projects.export import Facts, load_model, save_model
-from fewlabels.projects.models import ModelRecord, records
+from fewlabels.projects.folder import ModelRecord
+from fewlabels.projects.folder import read_records as records
 from fewlabels.projects.settings import ProjectSettings
 from fewlabels.report import write_report
 from fewlabels.rng import stream

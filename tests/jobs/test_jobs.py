@@ -327,7 +327,7 @@ def test_a_job_cannot_permit_itself_anything(refusing, tmp_path, allowed):
     call, arguments = run_of("os:system", {"command": f"touch {mark}"}, tmp_path)
     with pytest.raises(UsageError, match="allow_code out of"):
         refusing.start(call, {**arguments, "allow_code": allowed}).result()
-    train = "fewlabels.projects.jobs:train"
+    train = "fewlabels.projects.project:train"
     with pytest.raises(UsageError, match="allow_code out of"):
         refusing.start(train, {"folder": "x", "allow_code": allowed}).result()
     assert not mark.exists()

@@ -190,7 +190,7 @@ MALFORMED = {
     "unknown image": (lambda p: ["99.png,odd"], "line 9: there is no image '99.png'"),
     "unknown class": (
         lambda p: [f"{paths(p, p.ask())[0]},evne"],
-        "line 9: there is no class 'evne'. Did you mean 'even'?",
+        "line 9: there is no class 'evne'.",
     ),
     "duplicate rows": (lambda p: good(p)[:1], "line 9: "),
     "nobody asked": (

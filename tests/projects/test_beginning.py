@@ -244,7 +244,7 @@ def test_a_store_belongs_to_one_project(tmp_path, server):
         before = num_events(project)
         for verb in (project.status, project.ask):  # before the first round and after
             verb()
-            with pytest.raises(StoreError, match=r"2 classes, 24 images, \d round"):
+            with pytest.raises(StoreError, match="belongs to another project"):
                 begin(tmp_path / "other", store=address)
         assert num_events(project) == before
     assert not (tmp_path / "other" / "project").exists()

@@ -11,9 +11,12 @@ from sklearn.datasets import load_digits, load_sample_images
 from tests.projects.test_image_index import groups_of
 
 from fewlabels.projects import duplicates
-from fewlabels.projects.duplicates import representatives
-from fewlabels.projects.fingerprint import unpacked
-from fewlabels.projects.image_index import fingerprint_file, scan
+from fewlabels.projects.image_index import (
+    fingerprint_file,
+    representatives,
+    scan,
+    unpacked,
+)
 
 PHOTOS = [Image.fromarray(image) for image in load_sample_images().images]
 CIFAR = Path(os.environ.get("FEWLABELS_DATA", "data")) / "cifar10.npz"

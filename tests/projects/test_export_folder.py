@@ -74,7 +74,7 @@ def test_an_export_says_what_is_missing_where_training_takes_longer(project, tmp
     project.train()
     assert project.export(out).model.name == "model-000"
     go_on(project)
-    old = "model-000 has not learned from the latest 4 labels, and training by 'superv"
+    old = "model-000 has not learned from all labels, and training by 'superv"
     with pytest.raises(UnlearnedLabelsError, match=old):
         project.export(out)
     assert project.export(out, as_is=True).model.num_labeled == 4

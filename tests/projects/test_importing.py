@@ -328,7 +328,7 @@ def test_an_export_of_label_studio(project, tmp_path):
     ]
     file = tmp_path / "export.json"
     file.write_text(json.dumps(tasks))
-    with pytest.raises(AnswersError, match="task 4 has the 2 choices even, odd"):
+    with pytest.raises(AnswersError, match="task 4: has the 2 choices even, odd"):
         project.import_labels(file)
     done = project.import_labels(file, partial=True)
     assert (done.num_new, done.num_blank, len(done.faults)) == (2, 1, 1)
@@ -448,14 +448,14 @@ def test_a_column_of_ids_does_not_become_classes(tmp_path):
 _IMPORT = """
 import sys
 from fewlabels.projects import Project
-from fewlabels.projects.store import events
+from fewlabels.projects.store import store
 import os, signal
-renew = events.renew_checksums
+renew = store.renew_checksums
 def killed(connection, *tables, **options):
     renew(connection, *tables, **options)
     if connection.exec_driver_sql("SELECT max(sequence) FROM events").scalar() > 10:
         os.kill(os.getpid(), signal.SIGKILL)
-events.renew_checksums = killed
+store.renew_checksums = killed
 with Project.open(sys.argv[1]) as project:
     project.import_labels(sys.argv[2], add_classes=True, scan=False)
 """

@@ -172,7 +172,7 @@ def test_the_projects_own_trainer_works_while_another_one_trains(project):
     assert (own.trainer, own.num_labeled) == ("supervised", 8)
     assert (other.trainer, other.num_labeled) == ("fixmatch", 4)
     assert not (project.models_folder / "other-training").exists()
-    with pytest.raises(UnlearnedLabelsError, match="It was trained by 'fixmatch'"):
+    with pytest.raises(UnlearnedLabelsError, match="it was trained by 'fixmatch'"):
         project.export(project.folder / "export")
     assert project.train().record.name == "model-002"
 

@@ -9,7 +9,7 @@ from tests.projects.toy import begin, go_on, pictures
 from fewlabels.errors import UsageError
 from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
-from fewlabels.projects.jobs import train
+from fewlabels.projects.project import train
 
 LONG = Choice(name="supervised", options={"steps": 200, "checkpoint_every": 200})
 

@@ -150,7 +150,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(project):
         project.label(unasked, "odd", annotator="ann")
     with pytest.raises(UnknownNameError, match="Did you mean 'even'"):
         project.label(item, "evne", annotator="ann")
-    with pytest.raises(StoreError, match=r"has not answered .* nothing to change"):
+    with pytest.raises(StoreError, match="has not answered"):
         project.change(item, "odd", annotator="ann")
     with pytest.raises(UsageError, match="The class is 0; give the name"):
         project.label(item, 0)
@@ -166,7 +166,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(project):
         lambda: project.skip(item, annotator="ann"),
         lambda: project.unsure(item, annotator="ann"),
     ):
-        with pytest.raises(StoreError, match=r"already: 'odd'\. Change or undo that"):
+        with pytest.raises(StoreError, match="already; change or undo that"):
             again()
     assert num_events(project) == before + 1
 

@@ -8,7 +8,8 @@ from tests.harness.labeling_twin import Notes, faults, token_of
 from tests.harness.labeling_verbs import begin, survive, work
 
 from fewlabels.projects import Project
-from fewlabels.projects.store import events, new_uuid
+from fewlabels.projects.store import new_uuid
+from fewlabels.projects.store import store as events
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 

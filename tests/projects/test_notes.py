@@ -38,7 +38,7 @@ def test_a_fall_of_the_accuracy_is_a_warning_and_carries_no_forecast(
     monkeypatch.setattr(Project, "records", lambda self: records)
     (note,) = noted(project, "The accuracy fell from 100 % to 20 %")
     assert "of 5 audited images, 4 changed from right to wrong" in note
-    assert note.endswith("The earlier model, model-001, is kept in the folder models.")
+    assert note.endswith("The earlier one, model-001, is kept in the folder models.")
     assert "slips" not in note  # what was measured does not tell the cause
     monkeypatch.setattr(Project, "records", lambda self: records[:2])
     assert not noted(project, "fell")

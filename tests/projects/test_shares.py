@@ -8,7 +8,7 @@ from tests.projects.toy import QUICK, answer, begin, go_on, paths, pictures, wri
 from fewlabels.errors import TargetWarning, UsageError
 from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
-from fewlabels.projects.shares import (
+from fewlabels.projects.settings import (
     assumed,
     read_shares,
     with_shares,
@@ -101,7 +101,7 @@ def test_labels_that_speak_against_the_shares_are_noted(tmp_path, shares):
             return
         (note,) = notes
         assert "20 are 'even', but training assumes 50.0 %. Such an" in note
-        assert "without 'shares', which assumes nothing" in note
+        assert "'frozen-linear' without shares" in note
 
 
 def test_a_trainer_speaks_to_nobody_in_its_own_words(tmp_path):
@@ -145,7 +145,7 @@ def test_a_class_that_is_added_outgrows_the_shares(tmp_path):
         assert project.expectation()
         assert project.train().is_new
         (note,) = [one for one in project.status().notes if "shares" in one]
-        assert "given for 2 classes, and there are 3 by now; they are not used" in note
+        assert "given for 2 of 3 classes and are not used" in note
         assert project.ask().items
 
 

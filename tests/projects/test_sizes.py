@@ -5,7 +5,6 @@ import torch
 from tests.data.pictures import save
 from tests.projects.toy import begin
 
-from fewlabels.errors import UsageError
 from fewlabels.experiments.settings import Choice
 from fewlabels.projects import training_plan
 
@@ -80,17 +79,3 @@ def test_photographs_for_an_encoder_that_takes_any_size(tmp_path, chosen, side):
 def test_small_images_for_an_own_encoder_keep_their_size(tmp_path):
     with begin(tmp_path, trainer=None, encoder=OWN_ENCODER) as project:
         assert project.settings.shape == (1, 8, 8)
-
-
-@pytest.mark.parametrize(
-    ("chosen", "why"),
-    [
-        ({"trainer": "fixmatch"}, "the trainer 'fixmatch' has no encoder"),
-        ({"trainer": None, "encoder": "pixels"}, "'pixels' has a size of its own"),
-    ],
-    ids=str,
-)
-def test_a_quality_without_effect_is_refused(tmp_path, chosen, why):
-    with pytest.raises(UsageError, match=f"quality 'best' has no effect.*{why}"):
-        begin(tmp_path, quality="best", **chosen)
-    assert not (tmp_path / "project").exists()

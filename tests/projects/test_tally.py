@@ -7,7 +7,7 @@ import pytest
 from tests.projects.store.toy import all_items, files
 
 from fewlabels.errors import FewlabelsError
-from fewlabels.projects.snapshot import Snapshot
+from fewlabels.projects.snapshot import Snapshot, Tally
 from fewlabels.projects.store import (
     Event,
     Kind,
@@ -17,7 +17,6 @@ from fewlabels.projects.store import (
     new_uuid,
 )
 from fewlabels.projects.store.records import CONFIRMED, IMPORTED, LABELS
-from fewlabels.projects.tally import Tally
 
 PEOPLE = ("ann", "bob", "eve")
 NUM_ITEMS = 30
@@ -112,7 +111,7 @@ def act(store, random):
 @pytest.mark.parametrize("overlap", [1, 2])
 @pytest.mark.parametrize("most_listed", [0, 1000])
 def test_a_tally_is_what_a_snapshot_counts(place, overlap, most_listed, monkeypatch):
-    monkeypatch.setattr("fewlabels.projects.tally._MOST_LISTED", most_listed)
+    monkeypatch.setattr("fewlabels.projects.snapshot._MOST_LISTED", most_listed)
     random = np.random.default_rng(overlap)
     with Store.open(place) as store, Store.open(place) as other:
         store.add_classes(["cat", "dog", "fox"], annotator="owner")

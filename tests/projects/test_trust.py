@@ -51,30 +51,28 @@ def test_a_server_that_was_not_confirmed_is_not_connected_to(foreign, listener):
 
 
 @pytest.mark.parametrize(
-    ("rest", "said"),
+    "rest",
     [
-        ("/labels?host=db.mine&hostaddr=127.0.0.1", "the parameter 'host'"),
-        ("/labels?hostaddr=127.0.0.1", "the parameter 'hostaddr'"),
-        ("db.mine/labels?service=other", "the parameter 'service'"),
-        ("db.mine/labels?passfile=/etc/passwd", "the parameter 'passfile'"),
-        ("db.mine/labels?sslkey=key&sslmode=require", "the parameter 'sslkey'"),
-        ("db.mine/labels?sslmode=disable", "sslmode='disable'"),
-        ("db.mine,127.0.0.1/labels", "the host 'db.mine,127.0.0.1'"),
-        ("db.mine/labels=x host=127.0.0.1", "the database 'labels=x host"),
+        "/labels?host=db.mine&hostaddr=127.0.0.1",
+        "/labels?hostaddr=127.0.0.1",
+        "db.mine/labels?service=other",
+        "db.mine/labels?passfile=/etc/passwd",
+        "db.mine/labels?sslkey=key&sslmode=require",
+        "db.mine/labels?sslmode=disable",
+        "db.mine,127.0.0.1/labels",
+        "db.mine/labels=x host=127.0.0.1",
     ],
 )
 @pytest.mark.parametrize("trust_store", [False, True])
-def test_an_address_says_only_where_the_server_is(
-    foreign, listener, rest, said, trust_store
-):
+def test_an_address_says_only_where_the_server_is(foreign, listener, rest, trust_store):
     name_store(foreign, f"postgresql://annotator@{rest}")
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match="is not a plain address"):
         Project.open(foreign, trust_store=trust_store)
     assert_nobody_came(listener)
 
 
 def test_a_beginning_takes_only_such_an_address(tmp_path):
-    with pytest.raises(UsageError, match="the parameter 'host'"):
+    with pytest.raises(UsageError, match="is not a plain address"):
         begin(tmp_path, store="postgresql://annotator@/labels?host=/tmp")
     assert not (tmp_path / "project").exists()
 

@@ -31,4 +31,4 @@ def test_a_training_that_is_asked_for_as_one_ends_is_not_forgotten(
     monkeypatch.setattr(module, "start", start)
     monkeypatch.setattr(background, "_reserve", ends_meanwhile)
     background.train()
-    assert begun == ["fewlabels.projects.jobs:train"]
+    assert begun == ["fewlabels.projects.project:train"]

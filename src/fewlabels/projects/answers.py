@@ -2,7 +2,6 @@
 
 import errno
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -12,15 +11,21 @@ from urllib.parse import quote
 
 from fewlabels.errors import Fault, UsageError, count
 from fewlabels.files import digest_of, read_regular, replace_text
-from fewlabels.projects.exchange import Answer, AskedItem, Parsed, read_answers
-from fewlabels.projects.exchange.writer import IMAGE_ADDRESS, is_query, write_query
+from fewlabels.projects import exchange
+from fewlabels.projects.exchange import AskedItem
 from fewlabels.projects.labels import ProjectLabels, annotator_name, answer_event
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.projects.store import Annotation, Event, Item, Kind, RoundItem
+from fewlabels.projects.store import Event, Item, Kind, RoundItem
 from fewlabels.projects.store.records import LABELS
 
 _CHANGED = "changed:"  # precedes the id of an image whose file has changed
 _STORED_FILES = ".stored-answers"
+_COUNTED = {
+    Kind.LABEL: "num_new",
+    Kind.RELABEL: "num_changed",
+    Kind.SKIP: "num_skipped",
+    Kind.UNSURE: "num_skipped",
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -119,8 +124,8 @@ class ProjectAnswers(ProjectLabels):
         # Label Studio serves folders below its root, so the root is the folder above.
         folder = quote(self.images_folder.resolve().name)
         _note_stored(self, path, None)  # what is typed from now on is new
-        address = f"{IMAGE_ADDRESS}{folder}/"
-        write_query(path, items, snapshot.classes, image_address=address)
+        address = f"{exchange.IMAGE_ADDRESS}{folder}/"
+        exchange.write_query(path, items, snapshot.classes, image_address=address)
         return path
 
     def tell(
@@ -145,7 +150,7 @@ class ProjectAnswers(ProjectLabels):
             raise UsageError("Nothing was asked yet, so there is nothing to tell.")
         parsed = _read(self, path, snapshot, partial=partial)
         number_of = {name: number for number, name in enumerate(snapshot.classes)}
-        counts = dict.fromkeys(("num_new", "num_changed", "num_same", "num_skipped"), 0)
+        counts = dict.fromkeys((*_COUNTED.values(), "num_same"), 0)
         events: list[Event] = []
         with self.store.writing() as store:  # verdicts are read where nobody writes
             verdicts, asked = store.verdicts(with_missing=True), store.asked()
@@ -153,10 +158,19 @@ class ProjectAnswers(ProjectLabels):
             for row in parsed.answers:
                 who = row.annotator or annotator_name(annotator or None)
                 answer = replace(row, annotator=who)
-                before = held.get((answer.id, str(answer.annotator)))
-                outcome, kind = _outcome(answer, before, number_of)
-                counts[outcome] += 1
-                if kind is not None:
+                before, kind = held.get((answer.id, who)), Kind.LABEL
+                if answer.label is None:
+                    kind = Kind.SKIP if answer.skipped else Kind.UNSURE
+                    is_known = before is not None and before.kind is kind
+                elif before is not None:
+                    kind = Kind.RELABEL
+                    is_known = before.class_number == number_of[answer.label]
+                else:
+                    is_known = False
+                if is_known:
+                    counts["num_same"] += 1
+                else:
+                    counts[_COUNTED[kind]] += 1
                     events.append(answer_event(answer, kind, number_of, asked))
             store.append(events)
         if not parsed.faults:
@@ -175,12 +189,12 @@ class ProjectAnswers(ProjectLabels):
 
 def _read(
     project: ProjectLabels, path: Path, snapshot: Snapshot, *, partial: bool
-) -> Parsed:
+) -> exchange.Parsed:
     """Read answers; the name of a file that shows another image by now is unknown."""
     asked = {entry.item for each in snapshot.rounds for entry in each.items}
     folder = project.images_folder
     is_file = project.settings.images is not None
-    return read_answers(
+    return exchange.read_answers(
         path,
         items={
             item.path: _CHANGED + item.id
@@ -213,26 +227,12 @@ def _check_stored(project: ProjectLabels, path: Path, snapshot: Snapshot) -> Non
     if not path.is_file() or not path.stat().st_size:
         return
     parsed = _read(project, path, snapshot, partial=True)
-    number_of = {name: number for number, name in enumerate(snapshot.classes)}
-    verdicts_on: dict[str, list[Annotation]] = defaultdict(list)
-    for verdict in snapshot.verdicts:
-        verdicts_on[verdict.item].append(verdict)
-    num_missing = len(parsed.faults)
-    for answer in parsed.answers:
-        same = {
-            verdict.annotator
-            for verdict in verdicts_on[answer.id]
-            if _outcome(answer, verdict, number_of)[1] is None
-        }
-        # Nobody knows who typed an answer without a name. It may be anybody's, until as
-        # many people as were wanted have given the same one.
-        is_stored = len(same) >= snapshot.overlap
-        num_missing += not (answer.annotator in same if answer.annotator else is_stored)
-    if num_missing and _stored_files(project).get(str(path.resolve())) != _digest(path):
+    num_given = len(parsed.answers) + len(parsed.faults)
+    if num_given and _stored_files(project).get(str(path.resolve())) != _digest(path):
         raise UsageError(
-            f"'{path}' holds {count(num_missing, 'new answer')}. Tell it first."
+            f"'{path}' holds {count(num_given, 'new answer')}. Tell it first."
         )
-    if not is_query(path):
+    if not exchange.is_query(path):
         raise UsageError(f"'{path}' exists and is not a query; choose another name.")
 
 
@@ -254,18 +254,3 @@ def _stored_files(project: ProjectLabels) -> Mapping[str, str]:
 
 def _digest(path: Path) -> str:
     return sha256(path.read_bytes()).hexdigest()
-
-
-def _outcome(
-    answer: Answer, before: Annotation | None, number_of: Mapping[str, int]
-) -> tuple[str, Kind | None]:
-    """Return which count of an answer goes up, and its kind; None: it is stored."""
-    if answer.label is None:
-        kind = Kind.SKIP if answer.skipped else Kind.UNSURE
-        is_known = before is not None and before.kind is kind
-        return ("num_same", None) if is_known else ("num_skipped", kind)
-    if before is None:
-        return "num_new", Kind.LABEL
-    if before.class_number == number_of[answer.label]:
-        return "num_same", None
-    return "num_changed", Kind.RELABEL

@@ -13,14 +13,13 @@ into cells along one coordinate and sorted by a second one inside; each picture 
 those near it in its own cell and in the two beside it.
 """
 
-from collections.abc import Mapping
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
-from fewlabels.projects.fingerprint import SIDE, unpacked
 from fewlabels.search.compiled import compiled
 
 MEAN_DIFFERENCE = 2.0
@@ -53,39 +52,27 @@ fixed camera, these two bound the time, and some near duplicates stay ungrouped.
 
 _WAVES = 4
 _CHUNK = 8_192
-_WIDTH = int(MEAN_DIFFERENCE * SIDE**2)
 _STRETCH = float(np.log(PROPORTIONS))
 
 
-def representatives(fingerprints: Mapping[str, bytes]) -> dict[str, str]:
-    """Return the representative of each image.
-
-    The result depends on the contents alone, not on names or order.
-
-    Args:
-        fingerprints: A fingerprint for each content hash.
-
-    Returns:
-        For each content hash the one that represents its group: itself, for most, and
-        for a group the first in the order of the hashes.
-    """
-    digests = sorted(fingerprints)
-    leaders = dict(zip(digests, digests, strict=True))
-    if len(digests) > 1:
-        first = _first_alike(*unpacked(map(fingerprints.__getitem__, digests)))
-        for place in np.flatnonzero(first != np.arange(len(digests))):
-            leaders[digests[place]] = digests[first[place]]
-    return leaders
-
-
-def _first_alike(
+def first_alike(
     lightness: NDArray[np.uint8],
     color: NDArray[np.uint8],
     proportions: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """Return for each of N pictures the first one that it is the same as."""
-    rows = hadamard(_WAVES).repeat(SIDE // _WAVES, axis=1)
-    signs = np.einsum("ay,bx->abyx", rows, rows).reshape(_WAVES**2, SIDE**2)
+    """Return for each of N pictures the first one that it is the same as.
+
+    Args:
+        lightness: Of square thumbnails, shape (N, side²).
+        color: Of their parts, shape (N, ...).
+        proportions: Width divided by height, shape (N,).
+
+    Returns:
+        Positions, shape (N,).
+    """
+    area = lightness.shape[1]
+    rows = hadamard(_WAVES).repeat(math.isqrt(area) // _WAVES, axis=1)
+    signs = np.einsum("ay,bx->abyx", rows, rows).reshape(_WAVES**2, area)
     waves = np.empty((len(lightness), _WAVES**2), dtype=np.int32)
     spread = np.empty(len(lightness))  # standard deviations
     for start in range(0, len(lightness), _CHUNK):
@@ -93,10 +80,10 @@ def _first_alike(
         numbers = lightness[some].astype(np.float64)  # sums are exact, in any order
         waves[some] = numbers @ signs.T
         spread[some] = numbers.std(axis=1)
-    allowed = np.minimum(MEAN_DIFFERENCE, CONTRAST_SHARE * spread) * SIDE**2
+    allowed = np.minimum(MEAN_DIFFERENCE, CONTRAST_SHARE * spread) * area
     allowed[spread < LEAST_CONTRAST] = -1.0
     waves = waves[:, np.argsort(-waves.std(axis=0), kind="stable")]
-    cells = waves[:, 0] // _WIDTH
+    cells = waves[:, 0] // int(MEAN_DIFFERENCE * area)
     cells -= cells.min()
     order = np.lexsort((waves[:, 1], cells))
     place_of = np.empty_like(order)

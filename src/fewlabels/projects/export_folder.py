@@ -16,18 +16,9 @@ from torch.nn import functional as F
 
 from fewlabels import files
 from fewlabels.errors import UnlearnedLabelsError, UsageError, count
-from fewlabels.projects.export import (
-    Facts,
-    LabelRow,
-    PredictionRows,
-    save_model,
-    write_labels,
-    write_onnx,
-    write_predictions,
-)
-from fewlabels.projects.export.map import FeatureFile
+from fewlabels.projects import export
+from fewlabels.projects.folder import NUM_TO_TELL_APART, ModelRecord
 from fewlabels.projects.model_training import is_up_to_date
-from fewlabels.projects.models import NUM_TO_TELL_APART, ModelRecord
 from fewlabels.projects.prediction import probabilities
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.status import project_status
@@ -82,22 +73,18 @@ def needs_training(project: "Project") -> bool:
     snapshot, done = project.snapshot(), project.records()
     if is_up_to_date(project, snapshot):
         return False
-    num_new = sum(label is not None for label in snapshot.learned_labels)
+    own = project.settings.trainer.name
+    why = f"training by '{own}' takes longer than an export. Train first"
+    if len(set(snapshot.labels) - {None}) < NUM_TO_TELL_APART:
+        why = "training needs labels of at least two classes. Label more images"
+    elif done and done[-1].trainer != own:
+        why = f"it was trained by '{done[-1].trainer}', not '{own}'. Train again"
+    elif project.trainer().num_steps is None:
+        return True
     missing = "There is no model yet"
     if done:
-        num_new -= done[-1].num_labeled
-        what = f"the latest {count(num_new, 'label')}" if num_new > 0 else "all labels"
-        missing = f"{done[-1].name} has not learned from {what}"
-    own = project.settings.trainer.name
-    if len(set(snapshot.labels) - {None}) < NUM_TO_TELL_APART:
-        why = ", and training needs labels of at least two classes. Label more images"
-    elif done and done[-1].trainer != own:
-        why = f". It was trained by '{done[-1].trainer}', not '{own}'. Train again"
-    elif project.trainer().num_steps is not None:
-        why = f", and training by '{own}' takes longer than an export. Train first"
-    else:
-        return True
-    raise UnlearnedLabelsError(f"{missing}{why}, or export as it is.")
+        missing = f"{done[-1].name} has not learned from all labels"
+    raise UnlearnedLabelsError(f"{missing}, and {why}, or export as it is.")
 
 
 def export_project(
@@ -123,7 +110,7 @@ def export_project(
     snapshot = project.snapshot()
     path_of = {item.id: item.path for item in snapshot.items}
     rows = [
-        LabelRow(
+        export.LabelRow(
             file_name=path_of[verdict.item],
             label=snapshot.classes[verdict.class_number],
             annotator=verdict.annotator,
@@ -136,8 +123,8 @@ def export_project(
     ]
     target = folder.resolve()
     with files.staging_folder(target) as partial:
-        write_labels(partial / "labels.csv", rows)
-        write_labels(partial / "labels.parquet", rows)
+        export.write_labels(partial / "labels.csv", rows)
+        export.write_labels(partial / "labels.parquet", rows)
         if records:
             _write_model(project, snapshot, records[-1], partial, onnx=onnx)
         if also is not None:
@@ -159,29 +146,27 @@ def _write_model(
     *,
     onnx: bool,
 ) -> None:
-    """Write predictions, a map and the model itself."""
+    """Write predictions and the model itself."""
     pool = snapshot.pool(project.images(snapshot))
     classifier = project.classifier(record, pool)
-    features = FeatureFile(folder, len(pool))
 
-    def predictions() -> Iterator[PredictionRows]:
+    def predictions() -> Iterator[export.PredictionRows]:
         start, items, names = 0, snapshot.items, snapshot.classes
-        for part in probabilities(classifier, pool.images, on_features=features.add):
+        for part in probabilities(classifier, pool.images):
             some = items[start : start + len(part)]
             labels = [snapshot.known.get(item.id) for item in some]
             human = [None if label is None else names[label] for label in labels]
             # Classes that are younger than the model have a probability of zero.
             padded = F.pad(part, (0, len(names) - part.shape[1]))
-            yield PredictionRows([item.path for item in some], padded, human)
+            yield export.PredictionRows([item.path for item in some], padded, human)
             start += len(part)
 
-    table = folder / "predictions.parquet"
-    write_predictions(table, snapshot.classes, predictions())
-    features.write_map(folder / "map.parquet", table)
+    path = folder / "predictions.parquet"
+    export.write_predictions(path, snapshot.classes, predictions())
     classes = snapshot.classes[: len(record.classes)]  # by their current names
     current = project_status(project)
     curve = current.curve
-    facts = Facts(
+    facts = export.Facts(
         trainer=record.trainer,
         label_counts=record.class_counts,
         num_images=sum(record.predicted),  # as of then; others may have come since
@@ -191,9 +176,9 @@ def _write_model(
         name=f"Classifier of {', '.join(classes[:5])}",
     )
     model = folder / "model"
-    save_model(model, classifier, classes, pool.images.shape, facts)
+    export.save_model(model, classifier, classes, pool.images.shape, facts)
     if onnx:
-        write_onnx(model / "model.onnx", classifier, pool.images.shape)
+        export.write_onnx(model / "model.onnx", classifier, pool.images.shape)
 
 
 def check_replaceable(folder: Path) -> None:

@@ -5,9 +5,12 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+
+from pydantic import BaseModel, ConfigDict
 
 from fewlabels import files
 from fewlabels.errors import (
@@ -18,7 +21,7 @@ from fewlabels.errors import (
     UnreadableFilesWarning,
 )
 from fewlabels.names import AllowCode
-from fewlabels.projects import image_index, models
+from fewlabels.projects import image_index
 from fewlabels.projects.image_index import Index, image_file
 from fewlabels.projects.settings import FILE, ProjectSettings
 from fewlabels.projects.snapshot import Snapshot
@@ -29,6 +32,12 @@ if TYPE_CHECKING:
     from fewlabels.data.decode import ImageFile
     from fewlabels.pool import Images
 
+RECORD = "training.json"
+"""Record of a model; written last, so a folder without it is unfinished."""
+
+NUM_TO_TELL_APART = 2
+"""Classes that need labels before anything can be learned."""
+
 LOCK = ".lock"
 """File in the folder that keeps two processes from choosing, or creating, at once."""
 
@@ -38,6 +47,40 @@ _TIMEOUT = 10.0  # seconds for another process to put its files in place
 _STORE = "labels.sqlite"
 # The log is there while the store is open or after a kill; the page comes first.
 _OTHERS = (f"{_STORE}-wal", f"{_STORE}-shm", ".page-key", "open-page.html")
+
+
+class ModelRecord(BaseModel):
+    """How a model was trained, and its predictions for the audit slice."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    number: int
+    created: datetime
+    seconds: float
+    trainer: str
+    reason: str
+    """Why this trainer."""
+    settings: str
+    """Digest of everything that decided the training: labels, trainer, images."""
+    labels: str
+    """Digest of the labels alone."""
+    classes: tuple[str, ...]
+    class_counts: tuple[int, ...]
+    """Labels of each class that it was trained on."""
+    audit: dict[str, str]
+    """The predicted class of each image of the audit slice, by id."""
+    predicted: tuple[int, ...]
+    """How many images of the pool are predicted to be of each class."""
+
+    @property
+    def name(self) -> str:
+        """What the model is called in rounds and events."""
+        return folder_name(self.number)
+
+    @property
+    def num_labeled(self) -> int:
+        """Labels that it was trained on."""
+        return sum(self.class_counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,22 +188,19 @@ class ProjectFolder:
         Known files are not read again. One warning names new files that cannot be
         read. If the folder or all images are gone, it is a :class:`ProjectError`.
         """
-        known = self._known_files()
+        known: dict[str, ListedFile] = {item.path: item for item in self.store.items()}
         index = self._scan(known, len(known))
         if index.num_read or len(index.files) != len(known):
             # Again, one process at a time, so that an older scan is never written last.
             # What was read just now is not read again.
             read = {file.path: file for file in index.files}
             with self.alone(_INDEX_LOCK, "listing the images", timeout=-1):
-                known = self._known_files()
+                known = {item.path: item for item in self.store.items()}
                 index = self._scan(known | read, len(known))
                 index.write(self.store)
         if self.settings.images is not None:
             self._warn_of_new(index.unreadable)
         return index
-
-    def _known_files(self) -> dict[str, ListedFile]:
-        return {item.path: item for item in self.store.items()}
 
     def _scan(self, known: Mapping[str, ListedFile], num_expected: int) -> Index:
         """Return the images or rows there are now; there must be some if expected."""
@@ -181,14 +221,13 @@ class ProjectFolder:
 
     def _warn_of_new(self, unreadable: Sequence[UnreadableFile]) -> None:
         """Warn about unreadable files that are not in the list of earlier ones."""
-        path, lines = self.folder / _UNUSABLE, [f"{file}\n" for file in unreadable]
+        path, text = self.folder / _UNUSABLE, "".join(f"{f}\n" for f in unreadable)
         with files.wrap_os_errors(path):
             known = path.read_text("utf-8") if path.exists() else ""
-        if "".join(lines) != known:
-            files.replace_text(path, "".join(lines))
-        earlier = set(known.splitlines(keepends=True))
-        pairs = zip(unreadable, lines, strict=True)
-        new = [file for file, line in pairs if line not in earlier]
+        if text != known:
+            files.replace_text(path, text)
+        earlier = set(known.splitlines())
+        new = [file for file in unreadable if str(file) not in earlier]
         if new:
             unusable = UnreadableFilesWarning(self.images_folder, new)
             warnings.warn(unusable, stacklevel=2)
@@ -222,9 +261,9 @@ class ProjectFolder:
         folder = self.images_folder
         return tuple(image_file(item, folder) for item in snapshot.items)
 
-    def records(self) -> tuple[models.ModelRecord, ...]:
+    def records(self) -> tuple[ModelRecord, ...]:
         """Return what is known of every model, in the order of training."""
-        return models.records(self.models_folder)
+        return read_records(self.models_folder)
 
 
 # -------------------------------------------------------------------- new projects
@@ -290,3 +329,33 @@ def reference(images: Path, folder: Path) -> str:
 def store_place(folder: Path, settings: ProjectSettings) -> str | Path:
     """Return where the label store of a project is."""
     return settings.store if "://" in settings.store else folder / settings.store
+
+
+# -------------------------------------------------------------------------- models
+
+
+def folder_name(number: int) -> str:
+    """Return the name of a model and of its folder."""
+    return f"model-{number:03d}"
+
+
+def read_records(folder: Path) -> tuple[ModelRecord, ...]:
+    """Return what is known of every finished model, in the order of training."""
+    models: list[ModelRecord] = []
+    while (path := folder / folder_name(len(models)) / RECORD).is_file():
+        try:
+            content = files.verify_checksum(path.read_bytes())
+            models.append(ModelRecord.model_validate_json(content))
+        except (OSError, ValueError) as error:
+            raise ProjectError(
+                f"'{path}' is damaged, and the labels are not. Remove its folder and "
+                "later ones, then train again."
+            ) from error
+    return tuple(models)
+
+
+def write_record(folder: Path, record: ModelRecord) -> None:
+    """Write the record of a model into its folder, which makes the model count."""
+    text = files.add_checksum(record.model_dump_json(indent=2) + "\n")
+    files.replace_text(folder / RECORD, text)
+    files.remove_leftovers(folder.iterdir())

@@ -12,7 +12,7 @@ that a pool has to know of a file before it is decoded.
 import os
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,8 +27,29 @@ from fewlabels.data.folder import image_names
 from fewlabels.data.untrusted import left_out
 from fewlabels.errors import DataError, UnreadableFile
 from fewlabels.progress import track
-from fewlabels.projects.fingerprint import COLOR_SIDE, LAYOUT, SIDE, VERSION, unpacked
 from fewlabels.projects.store import Item, ListedFile, Store
+
+SIDE = 16
+"""Side of the square whose lightness is kept."""
+
+COLOR_SIDE = 4
+"""Side of the square whose color is kept."""
+
+VERSION = 1
+"""Of what is kept."""
+
+LAYOUT = np.dtype(
+    [
+        ("version", "u1"),
+        ("is_grey", "u1"),
+        ("orientation", "u1"),
+        ("height", "<u4"),
+        ("width", "<u4"),
+        ("lightness", "u1", (SIDE, SIDE)),
+        ("color", "u1", (COLOR_SIDE, COLOR_SIDE, 2)),
+    ]
+)
+
 
 UNSETTLED = -1
 """Time of change of a file that was changing just then; it is read again next time."""
@@ -54,12 +75,9 @@ class Index:
     @cached_property
     def representative(self) -> Mapping[str, str]:
         """For each content hash the one that stands for its group of duplicates."""
-        from fewlabels.projects.duplicates import representatives
-
         fingerprints = {file.digest: fingerprint_of(file) for file in self.files}
         known = {digest: taken for digest, taken in fingerprints.items() if taken}
-        alone = {digest: digest for digest in fingerprints}
-        return alone | representatives(known) if known else alone
+        return {digest: digest for digest in fingerprints} | representatives(known)
 
     def write(self, store: Store) -> None:
         """Bring the store's list of images up to date."""
@@ -79,6 +97,40 @@ def fingerprint_of(file: ListedFile) -> bytes:
     return fingerprint if is_current else b""
 
 
+def unpacked(
+    taken: Iterable[bytes],
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.float64]]:
+    """Return lightness (N, 256), color (N, 32) and aspect (N,) of N fingerprints."""
+    records = np.frombuffer(b"".join(taken), dtype=LAYOUT)
+    count = len(records)
+    return (
+        records["lightness"].reshape(count, -1),
+        records["color"].reshape(count, -1),
+        records["width"] / np.maximum(records["height"], 1),
+    )
+
+
+def representatives(fingerprints: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the representative of each image.
+
+    The result depends on the contents alone, not on names or order.
+
+    Args:
+        fingerprints: A fingerprint for each content hash.
+
+    Returns:
+        For each content hash the one that represents its group: itself, for most, and
+        for a group the first in the order of the hashes.
+    """
+    from fewlabels.projects.duplicates import first_alike
+
+    digests = sorted(fingerprints)
+    if len(digests) < 2:
+        return dict(zip(digests, digests, strict=True))
+    first = first_alike(*unpacked(map(fingerprints.__getitem__, digests)))
+    return {own: digests[place] for own, place in zip(digests, first, strict=True)}
+
+
 def image_file(file: ListedFile, folder: Path) -> ImageFile:
     """Return an indexed file as pools take it, without opening it."""
     record = np.frombuffer(fingerprint_of(file), dtype=LAYOUT)[0]
@@ -96,9 +148,7 @@ def image_file(file: ListedFile, folder: Path) -> ImageFile:
 def inside(folder: Path, images: Path) -> str | None:
     """Return the name of ``folder`` below ``images``; None if it is elsewhere."""
     inner, outer = folder.resolve(), images.resolve()
-    if inner == outer or not inner.is_relative_to(outer):
-        return None
-    return inner.relative_to(outer).as_posix()
+    return inner.relative_to(outer).as_posix() if outer in inner.parents else None
 
 
 def scan(
@@ -120,12 +170,16 @@ def scan(
     Returns:
         The index.
     """
+
+    def name_hash(name: str) -> bytes:  # independent of what the file shows
+        return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
     names, unreadable = image_names(folder)
     if without is not None:
         names = [name for name in names if not name.startswith(f"{without}/")]
     num_listed = len(names)
     if most is not None and most < len(names):
-        drawn = set(sorted(names, key=_name_hash)[:most])
+        drawn = set(sorted(names, key=name_hash)[:most])
         names = [name for name in names if name in drawn]
     files: dict[str, ListedFile] = {}
     changed = []
@@ -146,11 +200,6 @@ def scan(
         num_read=len(changed),
         num_listed=num_listed,
     )
-
-
-def _name_hash(name: str) -> bytes:
-    """Return a hash of a name, which is independent of what the file shows."""
-    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def _is_unchanged(file: ListedFile, path: str) -> bool:

@@ -6,7 +6,7 @@ none, and images that have one are not drawn into the slice.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from os import PathLike
@@ -17,23 +17,8 @@ from fewlabels.data.untrusted import printable
 from fewlabels.errors import AnswersError, DataError, Fault, UsageError
 from fewlabels.files import digest_of, read_regular
 from fewlabels.progress import track
-from fewlabels.projects import labels
-from fewlabels.projects.exchange.reader import (
-    ClassFinder,
-    ImageFinder,
-    file_rows,
-    plain_path,
-    quoted,
-    sort_faults,
-    text_of,
-)
-from fewlabels.projects.exchange.rows import (
-    NAMES,
-    STATUS_WORDS,
-    Columns,
-    FaultyRowError,
-    SourceRow,
-)
+from fewlabels.projects import exchange, labels
+from fewlabels.projects.exchange import FaultyRowError, SourceRow, quoted, text_of
 from fewlabels.projects.image_index import inside
 from fewlabels.projects.labels import ProjectLabels, annotator_name, part_uuid
 from fewlabels.projects.store import Annotation, Event, Item, Kind, Store
@@ -128,31 +113,37 @@ class ProjectImports(ProjectLabels):
             unless ``partial`` or ``dry_run``, is a
             :class:`fewlabels.errors.AnswersError` that lists them.
         """
-        path, columns = Path(source), Columns(file_column, class_column)
+        path, columns = Path(source), exchange.Columns(file_column, class_column)
         who, own = annotator_name(annotator), uuid or new_uuid()
         if scan:
             self.index()
         items = {item.id: item for item in self.store.items()}
+        faults: list[Fault] = []
         if content is None and path.is_dir():
-            entries = list(_folder_rows(self.images_folder, path, [*items.values()]))
-            if not any(isinstance(row, Fault) or row.row["label"] for row in entries):
+            folder_rows = _folder_rows(self.images_folder, path, items.values(), faults)
+            rows = list(folder_rows)
+            if not faults and not any(entry.row["label"] for entry in rows):
                 raise DataError(
                     f"No image in '{path}' is in a subfolder named after its class."
                 )
         else:
             most = max(_MAX_ROWS, _MAX_ROWS_PER_IMAGE * len(items))
-            entries = list(islice(file_rows(path, columns, content), most + 1))
-            if len(entries) > most:
-                entries = [Fault(1, f"the file has more than {most:,} rows; split it.")]
-            entries = entries or [Fault(1, "there is no row in the file.")]
-        matched, unmatched, num_blank = _match(entries, items)
+            rows = list(
+                islice(exchange.read_rows(path, faults, columns, content), most + 1)
+            )
+            if len(rows) > most:
+                rows = []
+                faults = [Fault(1, f"the file has more than {most:,} rows; split it.")]
+            elif not rows and not faults:
+                faults.append(Fault(1, "there is no row in the file."))
+        matched, num_blank = _match(rows, items, faults)
         access = self.store.reading if dry_run else self.store.writing
         with access() as store:
             plan = _Plan(store, items, own, add_classes=add_classes)
             for entry, item in matched:
                 plan.add(entry, item)
             accepted = plan.resolve()
-            faults = sort_faults([*unmatched, *plan.faults])
+            faults = sorted([*faults, *plan.faults], key=lambda fault: fault.line)
             if faults and not (partial or dry_run):
                 raise AnswersError(path, faults)
             names = dict.fromkeys(accepted.values())
@@ -186,8 +177,8 @@ class ProjectImports(ProjectLabels):
             class_counts=dict(Counter(accepted.values())),
             new_classes=new_classes,
             unknown_classes=tuple(plan.unknown_classes),
-            left_out=sort_faults(plan.left_out),
-            faults=faults,
+            left_out=tuple(plan.left_out),
+            faults=tuple(faults),
             columns=columns.used,
         )
 
@@ -231,8 +222,8 @@ class ProjectImports(ProjectLabels):
 
 
 def _folder_rows(
-    images: Path, folder: Path, items: Sequence[Item]
-) -> Iterator[SourceRow | Fault]:
+    images: Path, folder: Path, items: Collection[Item], faults: list[Fault]
+) -> Iterator[SourceRow]:
     """Yield a row for each image of a folder, with the class it lies in.
 
     Images of a folder that is not the project's own are identified by content.
@@ -243,11 +234,11 @@ def _folder_rows(
         paths = [item.path for item in items if item.path.startswith(prefix)]
         labels = folder_labels([path.removeprefix(prefix) for path in paths])
         for path, label in zip(paths, labels, strict=True):
-            yield SourceRow(0, {NAMES[0]: path, "label": label})
+            yield SourceRow(0, {exchange.NAMES[0]: path, "label": label})
         return
     from fewlabels.data.decode import MAX_BYTES
 
-    path_of = {item.digest: item.path for item in reversed(items)}
+    path_of = {item.digest: item.path for item in reversed([*items])}
     names, _ = image_names(folder)
     with track("Reading images", len(names)) as advance:
         for name, label in zip(names, folder_labels(names), strict=True):
@@ -258,46 +249,43 @@ def _folder_rows(
                     content = read_regular(folder / name, MAX_BYTES)
                     place = path_of.get(digest_of(content))
             except OSError as error:
-                yield Fault(0, f"{quoted(name)} cannot be read: {error.strerror}.")
+                reason = f"{quoted(name)} cannot be read: {error.strerror}."
+                faults.append(Fault(0, reason))
                 continue
-            if place is None:
-                missing = f"no image of this project has the content of {quoted(name)}"
-                yield Fault(0, f"{missing}; add the image to the project first.")
+            if place is not None:
+                yield SourceRow(0, {exchange.NAMES[0]: place, "label": label})
             else:
-                yield SourceRow(0, {NAMES[0]: place, "label": label})
+                missing = f"no image of this project has the content of {quoted(name)}"
+                faults.append(Fault(0, f"{missing}; add the image first."))
 
 
 def _match(
-    entries: Sequence[SourceRow | Fault], items: Mapping[str, Item]
-) -> tuple[list[tuple[SourceRow, str]], list[Fault], int]:
-    """Return rows with the ids of their images, faults, and how many have no class."""
+    rows: Sequence[SourceRow], items: Mapping[str, Item], faults: list[Fault]
+) -> tuple[list[tuple[SourceRow, str]], int]:
+    """Return rows with the ids of their images, and how many rows have no class."""
     known = {item.path: item.id for item in items.values()}
-    images = ImageFinder(known, None)
-    rows = [entry.row for entry in entries if isinstance(entry, SourceRow)]
-    root = shared_root((str(row.get(NAMES[0]) or "") for row in rows), known)
+    images = exchange.ImageFinder(known, None)
+    cells = (entry.row.get(exchange.NAMES[0]) for entry in rows)
+    names = ["" if cell is None else str(cell) for cell in cells]
+    root = shared_root(names, known)
     matched: list[tuple[SourceRow, str]] = []
-    faults: list[Fault] = []
     num_blank = 0
-    for entry in entries:
-        if isinstance(entry, Fault):
-            faults.append(entry)
-            continue
+    for entry, name in zip(rows, names, strict=True):
         try:
             word = text_of(entry.row, "label")
-            if word is None or word.casefold() in STATUS_WORDS:
+            if word is None or word.casefold() in exchange.STATUS_WORDS:
                 num_blank += 1
                 continue
-            cell = entry.row.get(NAMES[0])
-            name = "" if cell is None else str(cell)
-            if root and name:
-                name = plain_path(name).removeprefix(root)
-            matched.append((entry, images.find({NAMES[0]: name})))
+            plain = (
+                exchange.plain_path(name).removeprefix(root) if root and name else name
+            )
+            matched.append((entry, images.find({exchange.NAMES[0]: plain})))
         except FaultyRowError as error:
             faults.append(entry.fault(error))
-    return matched, faults, num_blank
+    return matched, num_blank
 
 
-def shared_root(names: Iterable[str], known: Container[str]) -> str:
+def shared_root(names: Sequence[str], known: Container[str]) -> str:
     """Return the folders that come before the known path in most names.
 
     Labels made elsewhere name ``/data/pets/cat/1.jpg`` where a project knows
@@ -309,15 +297,13 @@ def shared_root(names: Iterable[str], known: Container[str]) -> str:
         'pets/'
     """
     roots: Counter[str] = Counter()
-    total = 0
     for name in names:
-        total += 1
-        parts = plain_path(name).split("/")
+        parts = exchange.plain_path(name).split("/")
         for depth in range(len(parts)):
             if "/".join(parts[depth:]) in known:
                 roots["".join(f"{part}/" for part in parts[:depth])] += 1
     root, count = roots.most_common(1)[0] if roots else ("", 0)
-    return root if 2 * count > total else ""
+    return root if 2 * count > len(names) else ""
 
 
 class _Plan:
@@ -331,14 +317,12 @@ class _Plan:
         self._names = {entry.number: entry.name for entry in listed}
         self._active = [entry.name for entry in listed if entry.is_active]
         self.in_use = frozenset(self._active)
-        self._classes = ClassFinder(self._active)
+        self._classes = exchange.ClassFinder(self._active)
         self._verdicts: dict[str, list[Annotation]] = defaultdict(list)
         for verdict in store.verdicts(with_missing=True):
             self._verdicts[verdict.item].append(verdict)
-        asked = (entry for each in store.rounds() for entry in each.items)
-        self._audit = {entry.item for entry in asked if entry.role == "audit"}
-        present = self._audit & items.keys()
-        self._audit_groups = {items[item].group for item in present}
+        self._audit = store.audit_items()
+        self._audit_groups = {items[i].group for i in self._audit & items.keys()}
         self._rows_of: dict[str, list[tuple[SourceRow, str]]] = defaultdict(list)
         self.unknown_classes: dict[str, None] = {}
         self.faults: list[Fault] = []
@@ -364,7 +348,7 @@ class _Plan:
                 return
             label = labels.free_name(word, self._active)
             self._active.append(label)
-            self._classes = ClassFinder(self._active)
+            self._classes = exchange.ClassFinder(self._active)
             if len(self._active) > len(self.in_use) + _MAX_NEW_CLASSES:
                 raise UsageError(
                     f"Over {_MAX_NEW_CLASSES:,} classes are new; check the column."

@@ -8,8 +8,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
-from fewlabels.projects.exchange.reader import Answer
-from fewlabels.projects.exchange.rows import STATUS_WORDS
+from fewlabels.projects.exchange import STATUS_WORDS, Answer
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.store import Event, Kind, Store, StoredEvent, new_uuid, records
 from fewlabels.projects.store.database import chunked
@@ -61,8 +60,9 @@ class ProjectLabels(ProjectFolder):
             The event. It is refused if the annotator has answered about the image
             already: no tab silently overwrites an answer from another.
         """
-        answer = Answer(id=item, label=name, annotator=annotator, time=time)
-        answer = replace(answer, lead_time=lead_time)
+        answer = Answer(
+            id=item, label=name, annotator=annotator, time=time, lead_time=lead_time
+        )
         return self._write(answer, Kind.LABEL, uuid, in_turn=in_turn)
 
     def skip(
@@ -146,7 +146,9 @@ class ProjectLabels(ProjectFolder):
                 store.append([replace(event, **rest)])
                 return known
             if (before is not None) != is_change:
-                raise _wrong_turn(event, before, number_of)
+                word = "already; change or undo that" if before else "yet; label it"
+                has = "has" if before else "has not"
+                raise StoreError(f"'{who}' {has} answered about '{item}' {word}.")
             if in_turn:
                 _check_room(store, event, verdicts, self.settings.overlap)
             if before is not None:
@@ -229,12 +231,10 @@ class ProjectLabels(ProjectFolder):
             numbers = {entry.name: entry.number for entry in store.classes()}
             if name not in numbers:
                 raise UnknownNameError("class", name, numbers)
-            asked = (member for stored in store.rounds() for member in stored.items)
-            audit = {member.item for member in asked if member.role == "audit"}
-            measuring = next((item for item in items if item in audit), None)
-            if measuring is not None:
+            audit = store.audit_items() & set(items)
+            if audit:
                 raise UsageError(
-                    f"'{measuring}' is an audit image; a person has to label it."
+                    f"'{min(audit)}' is an audit image; a person has to label it."
                 )
             verdicts = store.verdicts(with_missing=True, items=items)
             mine = {v.item for v in verdicts if v.uuid == part_uuid(uuid, v.item)}
@@ -406,20 +406,6 @@ def answer_event(
     )
 
 
-def _wrong_turn(
-    event: Event, before: records.Annotation | None, number_of: Mapping[str, int]
-) -> StoreError:
-    """Return the error for a change without an answer, or a second answer."""
-    about = f"about '{event.item}'"
-    if before is None:
-        sentence = f"has not answered {about} yet; there is nothing to change. Label it"
-    else:
-        names = (name for name, n in number_of.items() if n == before.class_number)
-        word = next(names, before.kind.value)
-        sentence = f"has answered {about} already: '{word}'. Change or undo that"
-    return StoreError(f"'{event.annotator}' {sentence}.")
-
-
 def _check_room(
     store: Store, event: Event, verdicts: Sequence[records.Annotation], overlap: int
 ) -> None:
@@ -429,12 +415,9 @@ def _check_room(
         return
     num_answered = sum(records.num_answers(v.kind, overlap) for v in verdicts)
     if num_answered + len(holders) >= overlap:
-        names = (*(verdict.annotator for verdict in verdicts), *holders)
-        who = ", ".join(f"'{name}'" for name in names)
-        wanted = f"{overlap} answer{'s are' if overlap > 1 else ' is'} wanted"
-        raise StoreError(
-            f"You no longer had '{event.item}': {who} took it over, and {wanted}."
-        )
+        others = (*(verdict.annotator for verdict in verdicts), *holders)
+        who = ", ".join(f"'{name}'" for name in others)
+        raise StoreError(f"You no longer had '{event.item}': {who} took it over.")
 
 
 def _stored(store: Store, uuid: str) -> StoredEvent:

@@ -21,10 +21,10 @@ from fewlabels.models.classifiers import Embedded, FrozenClassifier
 from fewlabels.models.embedding import embedded
 from fewlabels.names import identity
 from fewlabels.pool import Pool
-from fewlabels.projects import models
+from fewlabels.projects import folder as folders
 from fewlabels.projects.export import Facts, load_model, save_model
-from fewlabels.projects.models import ModelRecord
-from fewlabels.projects.shares import assumed, with_shares
+from fewlabels.projects.folder import ModelRecord
+from fewlabels.projects.settings import assumed, with_shares
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.training_plan import duration, expected_seconds
 from fewlabels.protocols import Classifier, Trainer
@@ -61,7 +61,7 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
     snapshot, records = project.snapshot(), project.records()
     pool = snapshot.pool(project.images(snapshot))
     num_classes = sum(count > 0 for count in pool.class_counts)
-    if num_classes < models.NUM_TO_TELL_APART:
+    if num_classes < folders.NUM_TO_TELL_APART:
         raise UsageError(
             f"{len(pool.labeled)} labels of {num_classes} classes are not enough to "
             f"train ({len(snapshot.audited)} audit labels aside). Label two classes."
@@ -93,7 +93,7 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
     )
     with project.alone(_MODELS_LOCK, "writing a model", timeout=-1):
         number = len(project.records())
-        folder = project.models_folder / models.folder_name(number)
+        folder = project.models_folder / folders.folder_name(number)
         record = ModelRecord(
             number=number,
             created=datetime.now(UTC),
@@ -111,7 +111,7 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
             predicted=tuple(counts.tolist()),
         )
         save_model(folder, classifier, pool.classes, pool.images.shape, facts)
-        models.write_record(folder, record)
+        folders.write_record(folder, record)
     shutil.rmtree(workspace, ignore_errors=True)
     return Trained(record, is_new=True)
 
@@ -155,16 +155,15 @@ def expectation(project: "Project", trainer: str | Choice | None) -> str:
     chosen = project.chosen_trainer() if other is None else other
     snapshot, records = project.snapshot(), project.records()
     pool = snapshot.pool(project.images(snapshot))
-    if sum(count > 0 for count in pool.class_counts) < models.NUM_TO_TELL_APART:
+    if sum(count > 0 for count in pool.class_counts) < folders.NUM_TO_TELL_APART:
         return ""
     fitted = training.resolve(chosen.name, chosen.options)
     if records and records[-1].settings == _digest(pool, snapshot, fitted):
         return ""
     seconds = expected_seconds(chosen, pool, FeatureCache.of_this_user())
     reason = f"{project.settings.reason} " if other is None else ""
-    if seconds is None:
-        return f"{reason}Trainer: {chosen.name}; how long it takes is not known."
-    return f"{reason}Expected: {duration(seconds)}."
+    expected = "not known" if seconds is None else duration(seconds)
+    return f"{reason}Expected: {expected}."
 
 
 def is_up_to_date(project: "Project", snapshot: Snapshot) -> bool:

@@ -3,7 +3,7 @@
 Shapes: n images, C classes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -18,13 +18,7 @@ from fewlabels.data.vectors import Vectors
 from fewlabels.errors import DataError, ShapeError, UnreadableFile
 from fewlabels.pool import ArrayImages, Images
 from fewlabels.progress import track
-from fewlabels.projects.export import (
-    LoadedModel,
-    PredictionRows,
-    check_replaceable_table,
-    load_model,
-    write_predictions,
-)
+from fewlabels.projects import export
 from fewlabels.projects.rows import row_names
 from fewlabels.protocols import Classifier
 
@@ -61,13 +55,13 @@ class Predictions:
 
         Earlier predictions are replaced; another file is left alone.
         """
-        check_replaceable_table(Path(path))
-        rows = PredictionRows(self.file_names, self.probabilities)
-        write_predictions(Path(path), self.classes, [rows])
+        export.check_replaceable_table(Path(path))
+        rows = export.PredictionRows(self.file_names, self.probabilities)
+        export.write_predictions(Path(path), self.classes, [rows])
 
 
 def predict(
-    model: str | PathLike[str] | LoadedModel, source: str | PathLike[str]
+    model: str | PathLike[str] | export.LoadedModel, source: str | PathLike[str]
 ) -> Predictions:
     """Use an exported model on all images below a folder, or on all rows of a file.
 
@@ -83,7 +77,11 @@ def predict(
     Returns:
         Probabilities, in the natural order of the files' names, or that of the rows.
     """
-    loaded = model if isinstance(model, LoadedModel) else load_model(Path(model))
+    loaded = (
+        model
+        if isinstance(model, export.LoadedModel)
+        else export.load_model(Path(model))
+    )
     shape, path = loaded.input_shape, Path(source)
     unreadable: tuple[UnreadableFile, ...] = ()
     images: Images
@@ -99,28 +97,19 @@ def predict(
     return Predictions(names, loaded.classes, shares, unreadable, are_rows=are_rows)
 
 
-def probabilities(
-    classifier: Classifier,
-    images: Images,
-    *,
-    on_features: Callable[[Tensor], object] | None = None,
-) -> Iterator[Tensor]:
+def probabilities(classifier: Classifier, images: Images) -> Iterator[Tensor]:
     """Yield the probabilities of all images, some at a time.
 
     Args:
         classifier: The classifier.
         images: The images.
-        on_features: Called with the features of the same images.
 
     Yields:
         Probabilities of the next images, float32, shape (at most 128, C).
     """
     with track("Predicting", len(images)) as advance:
         for part in torch.split(torch.arange(len(images)), _CHUNK):
-            outputs = classifier.outputs(images, part)
-            if on_features is not None:
-                on_features(outputs.features[:])
-            yield torch.softmax(outputs.logits, dim=1)
+            yield torch.softmax(classifier.outputs(images, part).logits, dim=1)
             advance(len(part))
 
 

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from fewlabels.experiments.settings import Choice
-from fewlabels.jobs import Job, start
-from fewlabels.names import check_code
+from fewlabels.jobs import Job, start, startable
+from fewlabels.names import AllowCode, check_code
 from fewlabels.projects import folder as folders
 from fewlabels.projects.answers import Asked, ProjectAnswers
+from fewlabels.projects.folder import ModelRecord
 from fewlabels.projects.imports import ProjectImports
 from fewlabels.projects.labels import OWNER, check_class_names
-from fewlabels.projects.models import ModelRecord
-from fewlabels.projects.settings import NewProject
-from fewlabels.projects.shares import read_shares, without_stale_shares
+from fewlabels.projects.settings import NewProject, read_shares, without_stale_shares
 from fewlabels.projects.status import Status, project_status
 from fewlabels.projects.store import Store
 from fewlabels.projects.store.database import check_address
@@ -72,17 +71,19 @@ class Project(ProjectAnswers, ProjectImports):
         pictures = None if images is None else Path(images).expanduser()
         folders.check_empty(place)
         source = training_plan.Source.of(place, pictures, new.encoder, first)
-        planned = source.plan(new, shares)
+        trainer, shape, reason = source.plan(new, shares)
         index = source.index
         settings = new.settings(
             len(set(index.representative.values())),
             images=None if pictures is None else folders.reference(pictures, place),
             vectors=source.reference,
-            **planned._asdict(),
+            trainer=trainer,
+            shape=shape,
+            reason=reason,
         )
         check_address(settings.store)
         strategies.resolve(settings.strategy.name, settings.strategy.options)
-        source.check(planned, names)
+        source.check(trainer, shape, names)
         with folders.new_project_folder(place) as partial:
             with Store.open(folders.store_place(partial, settings)) as opened:
                 identity = opened.begin(names, annotator=OWNER)
@@ -201,7 +202,7 @@ class Project(ProjectAnswers, ProjectImports):
             ``model`` and whether it ``is_new``.
         """
         arguments = {"folder": self.folder.resolve()}
-        call = "fewlabels.projects.jobs:train"
+        call = "fewlabels.projects.project:train"
         return start(call, arguments, allow_code=self.allow_code)
 
     def expectation(self, trainer: str | Choice | None = None) -> str:
@@ -256,3 +257,11 @@ class Project(ProjectAnswers, ProjectImports):
         if not as_is and export_folder.needs_training(self):
             self.train()
         return export_folder.export_project(self, Path(folder), onnx=onnx, also=also)
+
+
+@startable
+def train(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
+    """Train in a process of its own; return the model's name and whether it is new."""
+    with Project.open(folder, allow_code=allow_code) as project:
+        trained = project.train()
+    return {"model": trained.record.name, "is_new": trained.is_new}

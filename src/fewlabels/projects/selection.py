@@ -6,14 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from fewlabels import strategies
 from fewlabels.errors import BudgetError, FewlabelsWarning, count
 from fewlabels.experiments.settings import Choice
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Images, Pool, check_query
-from fewlabels.projects.models import ModelRecord
+from fewlabels.projects.folder import ModelRecord
 from fewlabels.projects.settings import largest_audit
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.store import RoundItem, StoredRound, candidates_digest
@@ -55,26 +54,41 @@ def new_round(
     audit = _audit_slice(project, snapshot, free)
     again = [entry for entry in snapshot.open if entry.role == "audit" and not ahead]
     num_promised = len(snapshot.waiting & snapshot.positions.keys()) if ahead else 0
-    num_taken = len(audit) + len(again) + num_promised
-    size = _query_size(project, snapshot, size, num_taken, len(free) - len(audit))
+    unaudited = set(free) - set(audit)
+    left = settings.budget - snapshot.num_spent - num_promised - len(audit) - len(again)
+    if left < 1 or not unaudited:
+        why = f"every {settings.noun} has been asked about"
+        if left < 1:
+            why = f"{snapshot.num_spent} of {settings.budget} labels are spent"
+        raise BudgetError(
+            f"Nothing more to ask: {why}. Raise 'budget' in '{project.settings_file}', "
+            f"add {settings.noun}s, or train and export."
+        )
+    size = min(settings.query if size is None else size, left, len(unaudited))
     records = project.records()
     model = records[-1] if records else None
     chooser = strategies.resolve(choice.name, choice.options)
     is_blind = model is None and isinstance(chooser, Random)
-    unaudited = set(free) - set(audit.tolist())
     pool, classifier = _prepare(project, snapshot, model, unaudited, is_blind=is_blind)
-    expected = _with_expected_labels(snapshot, pool, classifier) if ahead else pool
-    draws = stream(settings.seed, "query", step)
-    history = snapshot.history()
+    expected = pool
+    unknown = [i for i in pending if snapshot.items[i].id not in snapshot.audit]
+    if unknown:
+        # The labels that the model expects: otherwise a strategy would ask about the
+        # same regions again before the answers are there.
+        logits = classifier.outputs(pool.images, torch.tensor(unknown)).logits
+        labels = pool.labels.clone()
+        labels[unknown] = logits.argmax(dim=1).to(labels)
+        expected = replace(pool, labels=labels)
+    draws, history = stream(settings.seed, "query", step), snapshot.history()
     query = chooser.select(classifier, expected, size, draws, history=history)
     check_query(query, expected, size)
     asked = [RoundItem(pool.ids[index]) for index in query.indices.tolist()]
-    if len(audit) or again:  # mixed, so that nobody can tell what measures
-        asked += [RoundItem(pool.ids[index], "audit") for index in audit.tolist()]
-        asked += again
-        draws = stream(settings.seed, "order", step)
-        order = torch.randperm(len(asked), generator=draws).tolist()
-        asked = [asked[place] for place in order]
+    if audit or again:  # mixed, so that nobody can tell what measures
+        asked += [*(RoundItem(pool.ids[index], "audit") for index in audit), *again]
+        order = torch.randperm(
+            len(asked), generator=stream(settings.seed, "order", step)
+        )
+        asked = [asked[place] for place in order.tolist()]
     options: dict[str, Any] = {
         "strategy_options": choice.options,
         "value": query.value,
@@ -111,40 +125,15 @@ def new_round(
 
 def _audit_slice(
     project: "Project", snapshot: Snapshot, candidates: Sequence[int]
-) -> Tensor:
-    """Return uniformly drawn images to complete the audit slice, shape (n,)."""
+) -> list[int]:
+    """Return uniformly drawn images to complete the audit slice."""
     free = torch.tensor(candidates, dtype=torch.int64)
     most = largest_audit(len({item.group for item in snapshot.items}))
     wanted = min(project.settings.audit, most) - len(snapshot.audit)
-    missing = min(wanted, len(free) - 1)
-    if missing <= 0:
-        return free[:0]
+    missing = max(0, min(wanted, len(free) - 1))
     draws = stream(project.settings.seed, "audit", len(snapshot.rounds))
-    return free[torch.randperm(len(free), generator=draws)[:missing]].sort().values
-
-
-def _query_size(
-    project: "Project",
-    snapshot: Snapshot,
-    wanted: int | None,
-    num_taken: int,
-    num_free: int,
-) -> int:
-    """Return how many images the strategy may choose.
-
-    ``num_taken`` labels of the budget are promised to others.
-    """
-    budget, noun = project.settings.budget, project.settings.noun
-    left = budget - snapshot.num_spent - num_taken
-    if left < 1 or num_free < 1:
-        why = f"{snapshot.num_spent} of {budget} labels are spent"
-        if left >= 1:
-            why = f"every {noun} has been asked about"
-        raise BudgetError(
-            f"Nothing more to ask: {why}. Raise 'budget' in '{project.settings_file}', "
-            f"add {noun}s, or train and export."
-        )
-    return min(project.settings.query if wanted is None else wanted, left, num_free)
+    drawn: list[int] = free[torch.randperm(len(free), generator=draws)].tolist()
+    return sorted(drawn[:missing])
 
 
 def _prepare(
@@ -185,21 +174,3 @@ def _prepare(
         return pool, PrecomputedClassifier(zeros[:, :1], zeros)
     unlabeled = replace(pool, labels=torch.full_like(pool.labels, UNKNOWN))
     return pool, project.trainer().fit(unlabeled, stream(settings.seed, "train", 0))
-
-
-def _with_expected_labels(
-    snapshot: Snapshot, pool: Pool, classifier: Classifier
-) -> Pool:
-    """Return the pool as if open images had the labels that the model expects.
-
-    Otherwise a strategy would ask about the same regions again before the answers are
-    there. Images that measure stay without a label, as always.
-    """
-    entries = (entry for entry in snapshot.open if entry.role == "query")
-    pending = [snapshot.positions[entry.item] for entry in entries]
-    if not pending:
-        return pool
-    logits = classifier.outputs(pool.images, torch.tensor(pending)).logits
-    labels = pool.labels.clone()
-    labels[pending] = logits.argmax(dim=1).to(labels)
-    return replace(pool, labels=labels)

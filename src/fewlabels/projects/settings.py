@@ -1,7 +1,8 @@
 """Settings of a project: checked, kept in ``project.json``, edited by its owner."""
 
+import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fewlabels import errors, files
+from fewlabels import errors, files, training
 from fewlabels.experiments.settings import Choice, faults, validated
 from fewlabels.models.encoders import Quality
 from fewlabels.names import DEFAULT_STRATEGY
@@ -26,6 +27,12 @@ LARGEST_SIDE = 1024
 
 AUDIT_SHARE = 0.2
 """Share of the budget, or of the images if they are fewer, in the audit slice."""
+
+
+Shares = Literal["unknown", "even"] | tuple[float, ...]
+"""Known shares of the classes; or that they are equal, or unknown."""
+
+UNKNOWN_SHARES: Shares = "unknown"
 
 
 class _Common(BaseModel):
@@ -138,11 +145,9 @@ class ProjectSettings(_Common):
         try:
             return cls.model_validate_json(files.read_regular(path, _MOST_BYTES))
         except FileNotFoundError as error:
-            msg = f"There is no project in '{folder}': it has no {FILE}. Create one."
-            raise errors.ProjectError(msg) from error
+            raise errors.ProjectError(f"There is no project in '{folder}'.") from error
         except OSError as error:
-            msg = f"'{path}' cannot be read: {error.strerror}. Make it readable."
-            raise errors.ProjectError(msg) from error
+            raise errors.ProjectError(f"'{path}': {error.strerror}.") from error
         except ValidationError as error:
             raise errors.ProjectError(f"'{path}': {faults(error)}") from error
 
@@ -157,29 +162,91 @@ class ProjectSettings(_Common):
         store, which may hold a password, is kept as a hash.
         """
         store = sha256(self.store.encode()).hexdigest()
-        before, now = None, self.model_copy(update={"store": store})
+        now = self.model_copy(update={"store": store}).model_dump(mode="json")
+        before = None
         with suppress(OSError, ValueError):
             content = files.verify_checksum((folder / _LAST_USED).read_bytes())
-            before = type(self).model_validate_json(content)
+            before = json.loads(content)
         if before == now:
             return
         if before is not None:
-            was, new = before.model_dump(), now.model_dump()
-            changes = [
-                f"{name} was {was[name]!r} and is now {new[name]!r}"
-                for name in new
-                if was[name] != new[name] and name != "store"
-            ]
-            if before.store != now.store:
-                changes.append("the store is a different one")
-            msg = f"'{folder / FILE}' was changed: {'; '.join(changes)}. If that was"
-            msg += " not you, restore it. This message appears once."
+            changes = "; ".join(
+                f"{name} was {before.get(name)!r} and is now {value!r}"
+                if name != "store"
+                else "the store is a different one"
+                for name, value in now.items()
+                if before.get(name) != value
+            )
+            msg = f"'{folder / FILE}' was changed: {changes}. This is said once."
             warnings.warn(msg, errors.SettingsChangedWarning, stacklevel=2)
         with suppress(errors.StorageError):  # somebody else's folder, read-only
-            text = files.add_checksum(now.model_dump_json(indent=2) + "\n")
+            text = files.add_checksum(json.dumps(now, indent=2) + "\n")
             files.replace_text(folder / _LAST_USED, text)
 
 
 def largest_audit(num_images: int) -> int:
     """Return how many of the images may be in the audit slice: half."""
     return num_images // 2
+
+
+# -------------------------------------------------------------------- class shares
+
+
+def read_shares(given: str | Sequence[float], num_classes: int) -> Shares:
+    """Return the shares that a person wrote, scaled so that they add up to one.
+
+    Example:
+        >>> read_shares("50,30,20", 3), read_shares("even", 3)
+        ((0.5, 0.3, 0.2), 'even')
+    """
+    if given == UNKNOWN_SHARES:
+        return UNKNOWN_SHARES
+    if given == "even":
+        return "even"
+    numbers = []
+    with suppress(ValueError):
+        words = given.split(",") if isinstance(given, str) else given
+        numbers = [float(word) for word in words]
+    total = sum(numbers)
+    if len(numbers) != num_classes or not all(0 < share < total for share in numbers):
+        example = ",".join(["2"] + ["1"] * (num_classes - 1))
+        raise errors.UsageError(
+            f"The shares are {given!r}; give 'even', 'unknown' or such as {example}."
+        )
+    return tuple(share / total for share in numbers)
+
+
+def with_shares(trainer: Choice, shares: Shares) -> Choice:
+    """Return a trainer with the option that passes the shares."""
+    if shares == UNKNOWN_SHARES:
+        return trainer
+    option = training.share_option(trainer.name)
+    if option is None:
+        names = [name for name in training.names() if training.share_option(name)]
+        bare = [n for n in names if training.variant(n, inputs="") == n]
+        raise errors.UsageError(
+            f"The trainer '{trainer.name}' has no use for class shares; leave them out,"
+            f" or choose one of {', '.join(bare)}, or one of these with 'frozen-'."
+        )
+    options = dict(trainer.options) | option.as_option(shares)
+    return Choice(name=trainer.name, options=options)
+
+
+def without_stale_shares(trainer: Choice, num_classes: int) -> Choice:
+    """Return a trainer without shares if those it has are of fewer classes.
+
+    A class that is added later has no share, and nobody knows what it takes from the
+    others: the shares are unknown again.
+    """
+    option = training.share_option(trainer.name)
+    shares = assumed(trainer, num_classes)
+    if option is None or shares is None or len(shares) == num_classes:
+        return trainer
+    options = dict(trainer.options) | option.as_option(UNKNOWN_SHARES)
+    return Choice(name=trainer.name, options=options)
+
+
+def assumed(trainer: Choice, num_classes: int) -> tuple[float, ...] | None:
+    """Return the shares that a training is aligned to; None for none."""
+    option = training.share_option(trainer.name)
+    return None if option is None else option.assumed(trainer.options, num_classes)

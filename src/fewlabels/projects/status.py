@@ -9,19 +9,11 @@ from typing import TYPE_CHECKING
 
 from fewlabels import training
 from fewlabels.errors import count
-from fewlabels.experiments.evaluation import (
-    CurvePoint,
-    Gain,
-    Rights,
-    balance_note,
-    expected_gain,
-    fall_note,
-    learning_curve,
-)
-from fewlabels.projects.models import NUM_TO_TELL_APART, ModelRecord
-from fewlabels.projects.shares import assumed
+from fewlabels.experiments import evaluation
+from fewlabels.projects.folder import NUM_TO_TELL_APART, ModelRecord
+from fewlabels.projects.settings import assumed
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.projects.store import Agreement, agreement
+from fewlabels.projects.store import Agreement, Kind, agreement
 from fewlabels.projects.store.records import LABELS
 
 if TYPE_CHECKING:
@@ -74,9 +66,9 @@ class Status:
     """The latest model."""
     num_unused: int
     """Labels that the latest model has not seen."""
-    curve: tuple[CurvePoint, ...]
+    curve: tuple[evaluation.CurvePoint, ...]
     """Accuracy of each model on the audit slice, with its interval."""
-    gain: Gain | None
+    gain: evaluation.Gain | None
     """What the next query is expected to bring."""
     agreement: Agreement
     notes: tuple[str, ...]
@@ -90,11 +82,8 @@ def project_status(project: "Project") -> Status:
     Only the audit slice measures: it was drawn at random, and no model was trained on
     its labels. Labels that a strategy chose say nothing about accuracy.
     """
-    snapshot, records, settings = (
-        project.snapshot(),
-        project.records(),
-        project.settings,
-    )
+    snapshot, settings = project.snapshot(), project.settings
+    records = project.records()
     numbers = range(len(snapshot.classes))
     labels, audited = Counter(snapshot.labels), Counter(snapshot.audited.values())
     counts = tuple(labels[number] for number in numbers)
@@ -105,16 +94,15 @@ def project_status(project: "Project") -> Status:
     if any(right):
         # The gain of another trainer says nothing about that of more labels.
         alike = [record.trainer == compared[-1].trainer for record in compared]
-        gain = expected_gain(
+        gain = evaluation.expected_gain(
             list(compress(num_labeled, alike)),
             list(compress(right, alike)),
             settings.query,
             settings.seed,
         )
-    fall = fall_note(right)
+    fall = evaluation.fall_note(right)
     if fall:
-        earlier = compared[-2].name
-        fall += f" The earlier model, {earlier}, is kept in the folder models."
+        fall += f" The earlier one, {compared[-2].name}, is kept in the folder models."
     is_learned = latest is not None and latest.labels == snapshot.labels_digest
     can_train = sum(count > 0 for count in counts) >= NUM_TO_TELL_APART
     next_step = NextStep.EXPORT
@@ -132,7 +120,7 @@ def project_status(project: "Project") -> Status:
         num_imported=snapshot.num_imported,
         num_open=len(snapshot.open),
         num_skipped=len(snapshot.skipped),
-        num_unsure=len(snapshot.unsure),
+        num_unsure=len({v.item for v in snapshot.verdicts if v.kind is Kind.UNSURE}),
         num_disputed=snapshot.num_disputed,
         classes=snapshot.classes,
         class_counts=counts,
@@ -142,7 +130,7 @@ def project_status(project: "Project") -> Status:
         num_audited=len(snapshot.audited),
         model=latest,
         num_unused=max(0, sum(counts) - (latest.num_labeled if latest else 0)),
-        curve=learning_curve(num_labeled, right),
+        curve=evaluation.learning_curve(num_labeled, right),
         gain=gain,
         agreement=agreement(
             [v for v in snapshot.verdicts if v.kind in LABELS and v.is_asked]
@@ -150,9 +138,8 @@ def project_status(project: "Project") -> Status:
         notes=(
             *filter(None, [fall]),
             *_audit_notes(project, snapshot),
-            *_label_notes(snapshot, project.settings.noun),
+            *_label_notes(snapshot, counts, settings.noun),
             *(_share_notes(project, snapshot) if latest else ()),
-            *_class_notes(snapshot, counts),
         ),
         next_step=next_step,
     )
@@ -160,7 +147,7 @@ def project_status(project: "Project") -> Status:
 
 def _compare(
     records: Sequence[ModelRecord], snapshot: Snapshot
-) -> tuple[Sequence[ModelRecord], Rights]:
+) -> tuple[Sequence[ModelRecord], evaluation.Rights]:
     """Return the models that can be compared, and whether each was right on each item.
 
     The audit slice of the latest model measures; earlier models that were made before
@@ -181,12 +168,13 @@ def _compare(
 def _audit_notes(project: "Project", snapshot: Snapshot) -> Iterator[str]:
     """Yield what the audit slice cannot measure."""
     noun = project.settings.noun
+
     if snapshot.vanished:
         files = "The files of " if noun == "image" else ""
+        labeled = count(len(snapshot.vanished), f"labeled {noun}")
         yield (
-            f"{files}{count(len(snapshot.vanished), f'labeled {noun}')} are gone. "
-            "Their labels are kept but neither train nor measure, and the budget gets "
-            "as many labels back. Put them back and they count as before."
+            f"{files}{labeled} are gone. Until they are back, their labels neither "
+            "train nor measure, and the budget gets as many labels back."
         )
     if not project.settings.audit:
         yield (
@@ -195,43 +183,37 @@ def _audit_notes(project: "Project", snapshot: Snapshot) -> Iterator[str]:
         )
     missing = len(snapshot.audit - snapshot.audited.keys() - snapshot.vanished)
     if snapshot.audited and missing:
-        have = "has" if missing == 1 else "have"
         yield (
-            f"{count(missing, noun)} of the audit slice {have} no label. "
+            f"{count(missing, noun)} of the audit slice have no label. "
             f"If hard {noun}s were skipped, the measured accuracy is too high."
         )
-    drawn = [
-        asked.created
-        for asked in snapshot.rounds
-        if asked.created and any(entry.role == "audit" for entry in asked.items)
-    ]
+    rounds = snapshot.rounds
+    audits = [a for a in rounds if any(entry.role == "audit" for entry in a.items)]
+    drawn = audits[0].created if audits else None
     imported = (verdict for verdict in snapshot.verdicts if verdict.is_imported)
-    earlier = {v.item for v in imported if drawn and v.server_time < drawn[0]}
+    earlier = {v.item for v in imported if drawn and v.server_time < drawn}
     if earlier:
-        were = "was" if len(earlier) == 1 else "were"
         yield (
-            f"{count(len(earlier), noun)} {were} imported before the audit slice was "
+            f"{count(len(earlier), noun)} were imported before the audit slice was "
             f"drawn, so the accuracy refers to the other {noun}s."
         )
-    first = {entry.item for asked in snapshot.rounds[:1] for entry in asked.items}
+    first = {entry.item for asked in rounds[:1] for entry in asked.items}
     num_late = len(snapshot.audit - first)
     if num_late:
-        were = "was" if num_late == 1 else "were"
         yield (
-            f"{count(num_late, noun)} of the audit slice {were} drawn after others had "
-            "been chosen, from what was left. Where the strategy chose the hard ones, "
-            "the measured accuracy is a little too high."
+            f"{count(num_late, noun)} of the audit slice were drawn after others had "
+            "been chosen. Where those were the hard ones, the measured accuracy is a "
+            "little too high."
         )
 
 
-def _label_notes(snapshot: Snapshot, noun: str) -> Iterator[str]:
-    """Yield which labels do not count, and why."""
+def _label_notes(snapshot: Snapshot, counts: Sequence[int], noun: str) -> Iterator[str]:
+    """Yield which labels do not count, and which classes no model can learn yet."""
     if snapshot.num_disputed:
         disputed = count(snapshot.num_disputed, f"labeled {noun}")
         yield (
             f"People disagree about {disputed}, left out of training and measuring. "
-            "Let one of them change the row and tell it again under the same name, or "
-            "let somebody else tell what it is."
+            "Let one of them change the answer, or somebody else tell what it is."
         )
     waiting = {entry.item for entry in snapshot.open}
     short = [c for c in snapshot.consensus.values() if not c.is_complete]
@@ -242,6 +224,16 @@ def _label_notes(snapshot: Snapshot, noun: str) -> Iterator[str]:
             f"{snapshot.overlap} labels, too few to count. Tell the files of their "
             "rounds under another name, or lower 'overlap' again."
         )
+    pairs = zip(snapshot.classes, counts, strict=True)
+    empty = [n for n, number in pairs if not number and n not in snapshot.retired]
+    measured = {snapshot.classes[number] for number in snapshot.audited.values()}
+    unlabeled = [name for name in empty if name not in measured]
+    unlearned = [name for name in empty if name in measured]
+    if unlabeled and any(counts):
+        yield f"No labels yet for: {', '.join(unlabeled)}."
+    if unlearned and any(counts):
+        names = ", ".join(unlearned)
+        yield f"All their labels measure, so no model learns them yet: {names}."
 
 
 def _share_notes(project: "Project", snapshot: Snapshot) -> Iterator[str]:
@@ -252,35 +244,17 @@ def _share_notes(project: "Project", snapshot: Snapshot) -> Iterator[str]:
         return
     if len(shares) != len(classes):
         yield (
-            f"Class shares were given for {len(shares)} classes, and there are "
-            f"{len(classes)} by now; they are not used. Write one for each class under "
-            f"'trainer' in '{project.settings_file}' to use them again."
+            f"Class shares were given for {len(shares)} of {len(classes)} classes and "
+            f"are not used. Give all under 'trainer' in '{project.settings_file}'."
         )
         return
     counts = Counter(snapshot.audited.values())
-    note = balance_note(classes, shares, [counts[n] for n in range(len(classes))])
+    note = evaluation.balance_note(
+        classes, shares, [counts[n] for n in range(len(classes))]
+    )
     if note is not None:
         plain = training.variant(chosen.name, alignment="")
-        change = f"take the trainer '{plain}' for '{chosen.name}'"
-        if plain == chosen.name:
-            change = f"set the trainer to '{plain}' without 'shares'"
         yield (
             f"{note} Such an assumption costs accuracy. Correct it under 'trainer' in "
-            f"'{project.settings_file}', or {change}, which assumes nothing."
-        )
-
-
-def _class_notes(snapshot: Snapshot, counts: Sequence[int]) -> Iterator[str]:
-    """Yield which classes no model can learn yet."""
-    pairs = list(zip(snapshot.classes, counts, strict=True))
-    empty = [name for name, number in pairs if not number]
-    measured = {snapshot.classes[number] for number in snapshot.audited.values()}
-    unlabeled = [name for name in empty if name not in measured | snapshot.retired]
-    unlearned = [name for name in empty if name in measured - snapshot.retired]
-    if unlabeled and any(counts):
-        yield f"No labels yet for: {', '.join(unlabeled)}."
-    if unlearned and any(counts):
-        yield (
-            "All labels of these classes measure, so no model learns them yet: "
-            f"{', '.join(unlearned)}."
+            f"'{project.settings_file}', or take the trainer '{plain}' without shares."
         )

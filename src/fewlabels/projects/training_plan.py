@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 
@@ -32,10 +32,7 @@ from fewlabels.projects import image_index
 from fewlabels.projects.folder import reference
 from fewlabels.projects.image_index import Index, image_file, inside
 from fewlabels.projects.rows import OVER_ROWS, rows_in, scan_rows
-from fewlabels.projects.settings import NewProject
-from fewlabels.projects.shares import UNKNOWN as UNKNOWN_SHARES
-from fewlabels.projects.shares import Shares, with_shares
-from fewlabels.training.training import Training
+from fewlabels.projects.settings import UNKNOWN_SHARES, NewProject, Shares, with_shares
 
 HEAD = "blend"
 """The learner of a new project, over features or pixels; it takes no steps."""
@@ -58,16 +55,6 @@ _NUM_TIMED, _NUM_STEPS = 32, 5  # images, and steps of a training that takes som
 _UNITS = {"year": 31_557_600, "day": 86_400, "hour": 3600, "minute": 60, "second": 1}
 
 Clock = Callable[[], float]
-
-
-class Planned(NamedTuple):
-    """How a project will be trained."""
-
-    trainer: Choice
-    shape: tuple[int, ...]
-    """Channels, height and width that images are brought to; or the length of a row."""
-    reason: str | None
-    """Why this trainer; None: somebody chose it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,45 +204,42 @@ class Source:
         files = tuple(image_file(file, images) for file in index.files)
         return cls(index, files, vectors, own)
 
-    def plan(self, new: NewProject, shares: Shares) -> Planned:
-        """Return trainer, shape and reason: as the owner chose, or as fits."""
-        size, quality = new.size, new.quality
+    def plan(
+        self, new: NewProject, shares: Shares
+    ) -> tuple[Choice, tuple[int, ...], str | None]:
+        """Return trainer, shape of items and reason: as the owner chose, or as fits."""
+        reason = None
         if self.vectors is not None:
-            _check_unused(quality, "rows have no pixels")
-            width, reason = self.vectors.rows.shape[1], None
+            width = self.vectors.rows.shape[1]
             if new.trainer is None:
                 reason = f"A linear head is fitted to your rows of {width} numbers."
             head = new.trainer or Choice(name=OVER_ROWS)
             bare = training.variant(head.name, inputs="") or head.name
-            head = with_shares(head.model_copy(update={"name": bare}), shares)
-            return Planned(head, (width,), reason)
+            head = head.model_copy(update={"name": bare})
+            return with_shares(head, shares), (width,), reason
         if new.encoder is None and new.trainer is None:
             default = plan(
-                FileImages(self.files, common_shape(self.files, size)),
+                FileImages(self.files, common_shape(self.files, new.size)),
                 num_items=self.index.num_listed,
                 shares=shares,
-                quality=quality or NORMAL,
-                size=size,
+                quality=new.quality or NORMAL,
+                size=new.size,
             )
             head = Choice(name=default.trainer, options=dict(default.options))
-            return Planned(head, default.shape, default.reason)
+            return head, default.shape, default.reason
         head = new.trainer or Choice(name=_over_features(self.index.num_listed))
         if new.encoder is not None:
             head = head.over(encoders.absolute(new.encoder))
         if "encoder" not in training.options(head.name):
-            _check_unused(quality, f"the trainer '{head.name}' has no encoder")
-            shape = common_shape(self.files, size)
-            return Planned(with_shares(head, shares), shape, None)
-        head, shape = self._with_size(head, size, quality)
-        reason = None
+            return with_shares(head, shares), common_shape(self.files, new.size), None
+        head, shape = self._with_size(head, new.size, new.quality)
         if new.encoder is not None:
             options = training.make(head.name, **head.options).options
             reason = (
                 f"You chose the encoder {options['encoder']}; images are read at "
-                f"{shape[1]} x {shape[2]} pixels, and their features are computed once "
-                "and kept."
+                f"{shape[1]} x {shape[2]} pixels, and their features are kept."
             )
-        return Planned(with_shares(head, shares), shape, reason)
+        return with_shares(head, shares), shape, reason
 
     def _with_size(
         self, head: Choice, size: int | None, quality: Quality | None
@@ -266,15 +250,13 @@ class Source:
         that learns from the images itself is a small one, and takes longer with every
         pixel: it gets more only if asked to.
         """
-        name = head.options.get("encoder", ENCODER)
-        given = head.options.get("encoder_options", {})
-        if name == encoders.PIXELS:
-            _check_unused(quality, f"the encoder '{name}' has a size of its own")
-        side = _side(quality, size)
         sized = encoders.options_for_side(
-            name, given, side, is_asked=quality is not None
+            head.options.get("encoder", ENCODER),
+            head.options.get("encoder_options", {}),
+            _side(quality, size),
+            is_asked=quality is not None,
         )
-        if sized != given:
+        if sized != head.options.get("encoder_options", {}):
             options = {**head.options, "encoder_options": sized}
             head = head.model_copy(update={"options": options})
         options = training.make(head.name, **head.options).options
@@ -286,20 +268,16 @@ class Source:
                 size = _side(quality, None)
         return head, common_shape(self.files, size)
 
-    def check(self, planned: Planned, classes: Sequence[str]) -> None:
+    def check(
+        self, trainer: Choice, shape: tuple[int, ...], classes: Sequence[str]
+    ) -> None:
         """Raise if the training cannot take such items; none is read for it."""
-        trainer, num_items = planned.trainer, len(self.index.files)
+        num_items = len(self.index.files)
         dtype = torch.uint8 if self.vectors is None else torch.float32
-        blank = torch.zeros((), dtype=dtype).expand(num_items, *planned.shape)
+        blank = torch.zeros((), dtype=dtype).expand(num_items, *shape)
         unknown = torch.full((num_items,), UNKNOWN)
         pool = Pool.build(ArrayImages(blank), unknown, classes)
         training.resolve(trainer.name, trainer.options).check(pool)
-
-
-def _check_unused(quality: Quality | None, why: str) -> None:
-    """Raise if a quality was asked for where it changes nothing."""
-    if quality is not None:
-        raise UsageError(f"The quality '{quality}' has no effect, since {why}.")
 
 
 # ------------------------------------------------------------------------ its time
@@ -315,13 +293,24 @@ def expected_seconds(
         return None
     chosen = torch.linspace(0, len(images) - 1, min(_NUM_TIMED, len(images))).long()
     some = ChosenImages(images, chosen)
-    seconds, width = 0.0, math.prod(images.shape)
     if known.num_steps is not None:
         if known.inputs.has_features:
             return None
-        width = 0
-        seconds = known.num_steps * _seconds_per_step(known, some, num_classes, clock)
-    elif known.inputs.has_features:
+        labels = torch.arange(len(some)) % num_classes
+        labels[len(labels) // 2 + 1 :] = UNKNOWN
+        few = replace(known, alignment=None).changed(
+            steps=_NUM_STEPS, checkpoint_every=1, devices=1
+        )
+        times: list[float] = []
+        few.fit(
+            Pool.build(some, labels, [str(number) for number in range(num_classes)]),
+            rng.stream(0, "probe"),
+            on_checkpoint=lambda *_: times.append(clock()),
+        )
+        steps = (later - earlier for earlier, later in pairwise(times))
+        return known.num_steps * median(steps)
+    seconds, width = 0.0, math.prod(images.shape)
+    if known.inputs.has_features:
         name = known.options["encoder"]
         if name == encoders.LEARNED or is_import_path(name):
             return None
@@ -337,22 +326,6 @@ def expected_seconds(
     started = clock()
     factor = known.rehearse(len(images), num_classes, width)
     return seconds + (clock() - started) * factor
-
-
-def _seconds_per_step(
-    known: Training, some: Images, num_classes: int, clock: Clock
-) -> float:
-    """Return the median time of a few steps on some images with made-up labels."""
-    labels = torch.arange(len(some)) % num_classes
-    labels[len(labels) // 2 + 1 :] = UNKNOWN
-    pool = Pool.build(some, labels, [str(number) for number in range(num_classes)])
-    times: list[float] = []
-    few = replace(known, alignment=None).changed(
-        steps=_NUM_STEPS, checkpoint_every=1, devices=1
-    )
-    draws = rng.stream(0, "probe")
-    few.fit(pool, draws, on_checkpoint=lambda *_: times.append(clock()))
-    return median(later - earlier for earlier, later in pairwise(times))
 
 
 def duration(seconds: float) -> str:

@@ -11,7 +11,7 @@ from fewlabels.errors import count
 from fewlabels.experiments.evaluation import accuracy_interval
 from fewlabels.experiments.runs import environment
 from fewlabels.projects import Project, Status
-from fewlabels.projects.models import ModelRecord
+from fewlabels.projects.folder import ModelRecord
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.store import Agreement, Kind
 from fewlabels.projects.store.records import LABELS

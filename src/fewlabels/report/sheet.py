@@ -9,8 +9,7 @@ from fewlabels.errors import DataError, UsageError, count
 from fewlabels.files import open_regular
 from fewlabels.progress import track
 from fewlabels.projects import Project
-from fewlabels.projects.exchange import AskedItem
-from fewlabels.projects.exchange.writer import suggestion
+from fewlabels.projects.exchange import AskedItem, suggestion
 from fewlabels.report.page import write_page
 from fewlabels.report.pictures import LARGEST_LOSSLESS, data_uri, decode_within
 

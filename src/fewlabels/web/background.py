@@ -21,7 +21,7 @@ from fewlabels.jobs.processes import ONE_THREAD, num_cores
 from fewlabels.names import AllowCode
 
 _WORK = "fewlabels.web.work"
-_TRAIN = "fewlabels.projects.jobs:train"
+_TRAIN = "fewlabels.projects.project:train"
 _FINISHED = "BudgetError"
 _UNLEARNED = "UnlearnedLabelsError"
 _GUESS = "fewlabels.web.guesses"

@@ -25,8 +25,8 @@ from fewlabels.experiments.evaluation.label_errors import (
 from fewlabels.gram.nodes import directions
 from fewlabels.pool import UNKNOWN, Pool, read_rows
 from fewlabels.projects import Project
+from fewlabels.projects.folder import NUM_TO_TELL_APART
 from fewlabels.projects.image_index import thumbnails
-from fewlabels.projects.models import NUM_TO_TELL_APART
 from fewlabels.projects.prediction import probabilities
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.training_plan import HEAD, SMALL_SIDE

@@ -21,6 +21,7 @@ from fewlabels.errors import (
 from fewlabels.files import read_regular, replace_text
 from fewlabels.projects import Project
 from fewlabels.projects.labels import annotator_name
+from fewlabels.projects.snapshot import Tally
 from fewlabels.projects.store import (
     Kind,
     StoredEvent,
@@ -29,7 +30,6 @@ from fewlabels.projects.store import (
     consensus,
 )
 from fewlabels.projects.store.records import LABELS
-from fewlabels.projects.tally import Tally
 from fewlabels.report.wording import project_explanation, project_headline
 from fewlabels.strategies.registry import family
 from fewlabels.web.messages import (

@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fewlabels.errors import AnswersError, UsageError
 from fewlabels.projects import Project
-from fewlabels.projects.exchange.reader import ImageFinder
-from fewlabels.projects.exchange.rows import FaultyRowError, image_name
+from fewlabels.projects.exchange import FaultyRowError, ImageFinder, image_name
 from fewlabels.web.background import Background
 from fewlabels.web.messages import Facts
 from fewlabels.web.session import Session

@@ -15,8 +15,8 @@ from fewlabels.experiments.settings import Choice
 from fewlabels.jobs import startable
 from fewlabels.names import AllowCode, check_code
 from fewlabels.projects import Project
-from fewlabels.projects.models import NUM_TO_TELL_APART
-from fewlabels.projects.shares import UNKNOWN, assumed
+from fewlabels.projects.folder import NUM_TO_TELL_APART
+from fewlabels.projects.settings import UNKNOWN_SHARES, assumed
 from fewlabels.web.messages import Facts
 
 FIRST_IMAGES = 2_000
@@ -173,7 +173,8 @@ def _from_scratch(project: Project) -> Choice:
     from fewlabels.projects.training_plan import from_scratch
 
     num_classes = len(project.store.classes())
-    return from_scratch(assumed(project.chosen_trainer(), num_classes) or UNKNOWN)
+    shares = assumed(project.chosen_trainer(), num_classes)
+    return from_scratch(shares or UNKNOWN_SHARES)
 
 
 def _can_learn(project: Project) -> bool:

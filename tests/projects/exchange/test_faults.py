@@ -33,7 +33,7 @@ def faults(path, content):
         read(path, content)
     assert str(path) in str(refused.value)
     for fault in refused.value.faults[:20]:
-        assert f"line {fault.line}: {fault.sentence}" in str(refused.value)
+        assert f"  {fault}" in str(refused.value)
     assert read(path, content, partial=True).faults == refused.value.faults
     return refused.value.faults
 
@@ -45,8 +45,8 @@ def answers(path, content):
 
 ROWS = [
     ("zebra.png,cat,,", "there is no image 'zebra.png' in this project."),
-    ("c.png,cat,,", "no image 'c.png' in this project. Did you mean 'sub/c.png'?"),
-    ("a.png,catt,,", "there is no class 'catt'. Did you mean 'cat'?"),
+    ("c.png,cat,,", "there is no image 'c.png' in this project."),
+    ("a.png,catt,,", "there is no class 'catt'."),
     ("a.png,unsure,skip,", "has the label 'unsure' and the status 'skip'"),
     ("a.png,zebra,,", "there is no class 'zebra'."),
     ("f.png,cat,,", "nobody asked about 'f.png'; take the row out."),
@@ -92,8 +92,7 @@ HEADERS = [
     ("a.png,cat\n", "the header has to name file_name and label, and names a.png, cat"),
     ("file_name\na.png\n", "the header has to name file_name and label"),
     ("label\ncat\n", "the header has to name file_name and label"),
-    ("file_name,lable\n", "'lable' means nothing here; did you mean 'label'?"),
-    ("file_name,label,statsu\n", "'statsu' means nothing here; did you mean 'status'?"),
+    ("file_name,lable\n", "the header has to name file_name and label"),
     ("file_name,label,label\n", "the column 'label' is there twice"),
 ]
 
@@ -127,9 +126,9 @@ ENCODINGS = [
     (
         "caf\u00e9.png,cat,,".encode("latin-1"),
         3,
-        "byte 48 of the file (0xe9) is not UTF-8",
+        "the file is not UTF-8 text: byte 48 is 0xe9; save it as UTF-8",
     ),
-    (b"a\0.png,cat,,", 3, "the file is binary, not text"),
+    (b"a\0.png,cat,,", 3, "the file is not UTF-8 text: it holds zero bytes"),
 ]
 
 
@@ -140,14 +139,11 @@ def test_other_encodings_are_named_with_byte_and_line(tmp_path, row, line, sente
     assert sentence in fault.sentence
 
 
-def test_strange_files_are_called_by_their_names(tmp_path):
-    path = tmp_path / "t.csv"
-    for encoding in ("utf-16", "utf-16-be"):
-        content = "\ufeff" * (encoding != "utf-16") + HEADER
-        (fault,) = faults(path, content.encode(encoding))
-        assert "UTF-16, not UTF-8" in fault.sentence
-    (fault,) = faults(path, b"PK\x03\x04 and so on")
-    assert "a workbook" in fault.sentence
+def test_workbooks_and_utf_16_are_no_text(tmp_path):
+    for content in (HEADER.encode("utf-16"), b"PK\x03\x04 \x00\xff and so on"):
+        (fault,) = faults(tmp_path / "t.csv", content)
+        assert "the file is not UTF-8 text" in fault.sentence
+        assert "in Excel as 'CSV UTF-8'" in fault.sentence
 
 
 @pytest.mark.parametrize(
@@ -172,7 +168,7 @@ def test_ids_and_names_have_to_agree(tmp_path):
     found = faults(tmp_path / "t.csv", header + rows)
     assert [fault.line for fault in found] == [2, 3, 5]
     assert "the id is of another image than 'a.png'" in found[0].sentence
-    assert "'b.png' is not the image that was asked about" in found[1].sentence
+    assert "the id is of another image than 'b.png'" in found[1].sentence
     assert "there is no image '8y'" in found[2].sentence
     (moved,) = read(tmp_path / "t.csv", header + rows, partial=True).answers
     assert (moved.id, moved.line) == ("3c", 4)
@@ -287,26 +283,24 @@ def test_each_fault_of_json_lines_has_its_line(tmp_path):
         '{"label": "cat"}',
         '{"file_name": "b.png", "label": ["cat"]}',
         '{"file_name": "b.png", "lable": "cat"}',
-        '{"file_name": "b.png", "lable": "cat"}',
         '{"file_name": "b.png", "label": 3}',
         '{"file_name": 7, "label": "cat"}',
         "[" * 100_000,
     ]
     path = tmp_path / "t.jsonl"
     found = faults(path, "\n".join(lines))
-    assert [fault.line for fault in found] == [2, 4, 5, 6, 7, 10, 11]  # 8 as 7
+    assert [fault.line for fault in found] == [2, 4, 5, 6, 9, 10]
     assert "is not JSON: Expecting property name" in found[0].sentence
-    assert "is not a JSON object" in found[1].sentence
+    assert "is not JSON of one object per line" in found[1].sentence
     assert "names no image" in found[2].sentence
     assert "write text or a number" in found[3].sentence
-    assert "did you mean 'label'?" in found[4].sentence
-    assert "there is no image '7'" in found[5].sentence
+    assert "there is no image '7'" in found[4].sentence
     parsed = read(path, "\n".join(lines), partial=True)
     assert [(one.id, one.label) for one in parsed.answers] == [
         ("1a", "cat"),
         ("2b", "3"),
     ]
-    assert parsed.num_unanswered == 2
+    assert parsed.num_unanswered == 1
 
 
 def task(name, *choices, **more):
@@ -315,7 +309,7 @@ def task(name, *choices, **more):
     return {"data": {"image": name}, "annotations": [annotation]}
 
 
-def test_each_fault_of_an_export_has_task_and_line(tmp_path):
+def test_each_fault_of_an_export_has_its_task(tmp_path):
     twice = task("b.png", "dog")
     twice["annotations"] *= 2
     tasks = [
@@ -332,18 +326,17 @@ def test_each_fault_of_an_export_has_task_and_line(tmp_path):
         task("//[x", "cat"),
         task("caf\u00e9.png", was_cancelled=True),
     ]
-    content = "[\n" + ",\n".join(map(json.dumps, tasks)) + "\n]"
+    content = json.dumps(tasks)
     found = faults(tmp_path / "t.json", content)
-    assert [fault.line for fault in found] == [3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
     sentences = [
         "task 2: there is no image 'zebra.png'",
-        "task 3: there is no class 'catt'. Did you mean 'cat'?",
+        "task 3: there is no class 'catt'.",
         "task 4: '1' answered about this image in task 4 already",
-        "task 5 has the 2 choices cat, dog; one is asked for.",
-        "task 6 has no 'data'; export as JSON, not as JSON-MIN.",
-        "task 7 has 'annotations' that are not a list of objects.",
-        "task 8 has a result that is not a list of choices.",
-        "task 9 has a result that is not a list of choices.",
+        "task 5: has the 2 choices cat, dog; one is asked for.",
+        "task 6: has no 'data'; export as JSON, not JSON-MIN.",
+        "task 7: has annotations of another form.",
+        "task 8: has annotations of another form.",
+        "task 9: has annotations of another form.",
         "nobody asked about 'f.png'",
         "task 11: there is no image '//[x' in this project.",
     ]
@@ -357,27 +350,17 @@ def test_each_fault_of_an_export_has_task_and_line(tmp_path):
     ]
 
 
-def test_faults_of_an_export_on_one_line_are_in_the_order_of_its_tasks(tmp_path):
-    tasks = [task("zebra.png", "cat") for _ in range(9)]
-    tasks += [task("a.png", "cat", "dog"), task("a.png", "catt")]
-    found = faults(tmp_path / "t.json", json.dumps(tasks))
-    assert [fault.line for fault in found] == [1] * 11
-    numbers = [int(fault.sentence.split()[1].strip(":")) for fault in found]
-    assert numbers == list(range(1, 12))
-
-
 BROKEN = [
     ('{"data": {}}', 1, "is not an array of tasks"),
     ('[\n{"data": {}},\n{"data" {}}\n]', 3, "is not JSON: Expecting ':'"),
-    ('[\n{"data": {}}\n', 3, "the array of tasks is cut short"),
-    ('[\n{"data": {}},\n', 3, "is not JSON: Expecting value"),
-    ('[\n{"data": {}}\n] x', 3, "something follows the array"),
-    ("[\n" + "[" * 100_000, 2, "is not JSON"),
+    ('[\n{"data": {}}\n', 3, "is not JSON"),
+    ('[\n{"data": {}}\n] x', 3, "is not JSON: Extra data"),
+    ("[\n" + "[" * 100_000, 1, "is not JSON: it is nested too deeply"),
 ]
 
 
 @pytest.mark.parametrize(("content", "line", "sentence"), BROKEN)
-def test_a_broken_export_is_named_by_its_line(tmp_path, content, line, sentence):
+def test_a_broken_export_is_refused(tmp_path, content, line, sentence):
     (fault,) = faults(tmp_path / "t.json", content)
     assert fault.line == line
     assert sentence in fault.sentence

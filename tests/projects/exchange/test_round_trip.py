@@ -234,14 +234,13 @@ def test_an_export_of_somebodys_own_project_is_read(tmp_path):
     parsed = read_answers(path, items=items, asked=None, classes=CLASSES)
     at = datetime(2026, 1, 31, 12, 0, 0, 500_000, tzinfo=UTC)
     assert parsed.answers == (
-        Answer(id="one", label="dog", annotator="4", time=at, lead_time=3.25, line=2),
+        Answer(id="one", label="dog", annotator="4", time=at, lead_time=3.25),
         Answer(
             id="two",
             label=None,
             skipped=True,
             annotator="b@example.org",
             lead_time=1.0,
-            line=8,
         ),
     )
     assert parsed.num_unanswered == 1

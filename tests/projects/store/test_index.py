@@ -1,6 +1,5 @@
 """The list of images: moved files keep their labels, changed ones are asked again."""
 
-import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -166,21 +165,6 @@ def test_no_listing_loses_a_label_or_invents_an_item(tmp_path_factory, listed):
             digests = {name: row.digest for name, row in all_items(store).items()}
             for one in store.labels(with_missing=True):
                 assert one.class_number == int(digests[one.item])
-
-
-def test_many_files_need_little_memory(store):
-    many = 4_000
-    tracemalloc.start()
-    try:
-        listed = (found(f"d/{i:06d}.png", f"{i:016x}") for i in range(many))
-        assert index(store, listed)[0] == many
-        assert sum(1 for _ in store.items()) == many
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 3 * 2**20  # all of them together take 4
-    more = (found(f"d/{i:06d}.png", f"{i:016x}") for i in range(many + 10))
-    assert index(store, more) == (10, 0, 0, 0, many + 10)
 
 
 # --------------------------------------------------------------------------- rounds

@@ -1,6 +1,6 @@
-from .votes import Agreement as Agreement, Consensus as Consensus
-from .votes import agreement as agreement, consensus as consensus
-from .votes import cohen_kappa as cohen_kappa, fleiss_kappa as fleiss_kappa
+from .records import Agreement as Agreement, Consensus as Consensus
+from .records import agreement as agreement, consensus as consensus
+from .records import cohen_kappa as cohen_kappa, fleiss_kappa as fleiss_kappa
 from .items import candidates_digest as candidates_digest
 from .records import Annotation as Annotation, Asking as Asking, Event as Event
 from .records import Item as Item, Kind as Kind

@@ -53,17 +53,13 @@ _PAUSE = 0.02
 _WRITES = "fewlabels_writes"
 _WRITER_LOCK = 0x6665776C6162656C  # "fewlabel", so that it is nobody else's by chance
 
-_SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_SQLITE_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_SQLITE_UNWRITABLE = {
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_FULL,
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, "55P03"}  # lock not available
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_UNWRITABLE = {
+    *(sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM),
+    *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL),
+    *("25006", "42501", "53100", "53200"),  # forbidden, or no space
 }
-_BUSY = "55P03"  # PostgreSQL: lock not available
-_UNWRITABLE = {"25006", "42501", "53100", "53200"}  # forbidden, or no space
 
 
 # ---------------------------------------------------------------------- addresses
@@ -93,15 +89,14 @@ def without_secrets(url: sa.URL) -> str:
 
 def system_mounts() -> list[tuple[Path, str]]:
     """Return folder and kind of each mounted file system; empty except on Linux."""
-    try:
-        lines = _MOUNTS.read_text("utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
     escaped = re.compile(r"\\(040|011|012|134)")  # how blanks and the like are written
-    return [
-        (Path(escaped.sub(lambda code: chr(int(code[1], 8)), folder)), kind)
-        for _, folder, kind, *_ in (line.split() for line in lines)
-    ]
+    mounts = []
+    with suppress(OSError):
+        for line in _MOUNTS.read_text("utf-8", errors="replace").splitlines():
+            _, folder, kind, *_ = line.split()
+            plain = escaped.sub(lambda code: chr(int(code[1], 8)), folder)
+            mounts.append((Path(plain), kind))
+    return mounts
 
 
 def check_drive(path: Path) -> None:
@@ -111,9 +106,9 @@ def check_drive(path: Path) -> None:
     # Of several mounts at one folder the last one is seen.
     above.sort(key=lambda mount: len(mount[0].parts))
     if above and above[-1][1] in _NETWORK_SYSTEMS:
-        kind = above[-1][1]
         raise errors.NetworkDriveError(
-            f"'{path}' is on a network drive ({kind}). Use a local disk or PostgreSQL."
+            f"'{path}' is on a network drive ({above[-1][1]}). Use a local disk or "
+            "PostgreSQL."
         )
 
 
@@ -127,21 +122,17 @@ def check_address(address: str) -> sa.URL | None:
     url = store_url(address)
     if url.get_backend_name() != "postgresql":
         return None
-    other = sorted(url.query.keys() - {"sslmode"})
-    if other:
-        problem = f"has the parameter '{other[0]}'"
-    elif "sslmode" in url.query and url.query["sslmode"] not in _SSL_MODES:
-        problem = f"has sslmode={url.query['sslmode']!r}"
-    elif not _PLAIN_HOST.fullmatch(url.host or ""):
-        problem = f"names the host {url.host!r}"
-    elif not _PLAIN_DATABASE.fullmatch(url.database or ""):
-        problem = f"names the database {url.database!r}"
-    else:
-        return url
-    raise errors.UsageError(
-        f"The address of the label store {problem}. Give postgresql://user@host:port/"
-        "database, with ?sslmode= if needed, and anything else by PGHOST and the like."
-    )
+    if not (
+        url.query.keys() <= {"sslmode"}
+        and url.query.get("sslmode", "require") in _SSL_MODES
+        and _PLAIN_HOST.fullmatch(url.host or "")
+        and _PLAIN_DATABASE.fullmatch(url.database or "")
+    ):
+        raise errors.UsageError(
+            f"'{without_secrets(url)}' is not a plain address. Give postgresql://user@"
+            "host:port/database, with ?sslmode= if needed, anything else by PGHOST etc."
+        )
+    return url
 
 
 def check_trusted(folder: Path, address: str, *, confirm: bool = False) -> None:
@@ -195,33 +186,32 @@ def explained(place: str) -> Iterator[None]:
     except (UnreadableValueError, UnicodeDecodeError) as error:
         raise damaged(place, str(error)) from error
     except (sqlite3.Error, exc.DBAPIError, exc.TimeoutError) as error:
-        raise _explanation(place, error) from error
-
-
-def _explanation(place: str, error: Exception) -> errors.FewlabelsError:
-    cause = error.orig if isinstance(error, exc.DBAPIError) else error
-    reason = " ".join(str(cause).split())
-    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # without its details
-    state = getattr(cause, "sqlstate", None)
-    if code in _SQLITE_DAMAGED:
-        return damaged(place, reason)
-    is_away = isinstance(error, exc.OperationalError | exc.InterfaceError)
-    kind: type[errors.FewlabelsError] = errors.StoreError
-    problem = f"refused the work: {reason}"
-    # A connection times out if all of this process are in use.
-    if isinstance(error, exc.TimeoutError) or code in _SQLITE_BUSY or state == _BUSY:
-        kind, problem = errors.StoreBusyError, "is held by another writer; try again"
-    elif code in _SQLITE_UNWRITABLE or state in _UNWRITABLE:
-        kind = errors.StorageError
-        problem = f"could not be written: {reason}; make it writable or free some space"
-    # Such an error is never about the data sent: the server went away or has no room.
-    elif is_away and not isinstance(cause, sqlite3.Error):
-        kind = errors.StoreAwayError
-        problem = f"could not be reached: {reason}; check the server and its address"
-    return kind(
-        f"The label store '{place}' {problem}. Nothing of this call was written; "
-        "everything acknowledged before is safe."
-    )
+        cause = error.orig if isinstance(error, exc.DBAPIError) else error
+        reason = " ".join(str(cause).split())
+        code: int | str = getattr(cause, "sqlstate", None) or ""
+        if isinstance(cause, sqlite3.Error):
+            code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # without its details
+        if code in _DAMAGED:
+            raise damaged(place, reason) from error
+        kind: type[errors.FewlabelsError] = errors.StoreError
+        problem = f"refused the work: {reason}"
+        # A connection times out if all of this process are in use.
+        if isinstance(error, exc.TimeoutError) or code in _BUSY:
+            kind = errors.StoreBusyError
+            problem = "is held by another writer; try again"
+        elif code in _UNWRITABLE:
+            kind = errors.StorageError
+            problem = f"could not be written: {reason}; make it writable or free space"
+        # Such an error is never about the data sent: the server went away.
+        elif isinstance(error, exc.OperationalError | exc.InterfaceError) and not (
+            isinstance(cause, sqlite3.Error)
+        ):
+            kind = errors.StoreAwayError
+            problem = f"could not be reached: {reason}; check the server"
+        raise kind(
+            f"The label store '{place}' {problem}. Nothing of this call was written; "
+            "everything acknowledged before is safe."
+        ) from error
 
 
 # ------------------------------------------------------------------- transactions

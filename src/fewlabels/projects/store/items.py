@@ -1,38 +1,18 @@
 """Images, and the rounds in which strategies asked about them."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 
 from fewlabels.errors import StoreError, UsageError
 from fewlabels.projects.store import database, records, schema
 from fewlabels.projects.store.database import Database, chunked, streamed
 from fewlabels.projects.store.records import Item, ListedFile, RoundItem, StoredRound
 from fewlabels.projects.store.schema import ITEMS, PRESENT, ROUND_ITEMS, ROUNDS
-
-FILES_AT_ONCE = 2000
-"""Files in memory while they are listed."""
-
-_LISTED = sa.Table(
-    "listed_files",
-    sa.MetaData(),
-    sa.Column("path", sa.Text, primary_key=True),
-    sa.Column("digest", sa.Text, nullable=False),
-    sa.Column("duplicates", sa.Text),
-    sa.Column("size", sa.BigInteger, nullable=False),
-    sa.Column("mtime_ns", sa.BigInteger, nullable=False),
-    sa.Column("details", schema.Json),
-    sa.Column("item", sa.Text, index=True),
-    prefixes=["TEMPORARY"],
-)
-_IS_NEW = _LISTED.c.item.is_(None)
-_IS_LISTED = sa.exists().where(_LISTED.c.item == ITEMS.c.id)
-_IS_SAME = (_LISTED.c.path == ITEMS.c.path) & (_LISTED.c.digest == ITEMS.c.digest)
-_KNOWN_ID = sa.select(ITEMS.c.id).where(_IS_SAME).scalar_subquery()
 
 
 class Items(Database):
@@ -41,12 +21,11 @@ class Items(Database):
     def index(self, files: Iterable[ListedFile]) -> None:
         """Update the items from a complete list of the image files.
 
-        The list goes to a temporary table first, some thousand files at a time, while
-        others go on labeling. Then one short transaction compares it with the items:
+        In one transaction the list is compared with the items:
 
         - same path, same content: the same item;
         - same content, new path, and the old path gone: the item has moved and keeps
-          its id, its labels and its group;
+          its id, its labels and its group; labeled items are found again first;
         - any other file is a new item, also if its path is an old one;
         - an item without a file is missing. Its labels stay, and count again when the
           file comes back.
@@ -54,32 +33,61 @@ class Items(Database):
         Args:
             files: Every file there is now.
         """
-        with database.explained(self.place), self.engine.connect() as connection:
-            with connection.begin():
-                _LISTED.drop(connection, checkfirst=True)
-                _LISTED.create(connection)
-            for some in chunked(files, FILES_AT_ONCE):
-                rows = [vars(file) | {"duplicates": file.group} for file in some]
-                try:
-                    with connection.begin():
-                        connection.execute(_LISTED.insert(), rows)
-                except IntegrityError as error:
-                    raise UsageError(
-                        f"A path after '{some[0].path}' is listed twice; list it once."
-                    ) from error
-            with self.transaction(connection):
-                connection.execute(sa.update(_LISTED).values(item=_KNOWN_ID))
-                _update_known(connection)
-                _move(connection)
-                num_new = _add(connection)
-                is_lost = ITEMS.c.state == PRESENT, ~_IS_LISTED
-                lost = sa.update(ITEMS).where(*is_lost).values(state=schema.MISSING)
-                connection.execute(lost)
-                if num_new:
-                    database.analyze(connection, ITEMS)
+        given = list(files)
+        listed = {file.path: file for file in given}
+        if len(listed) < len(given):
+            raise UsageError("A path is listed twice; list each file once.")
+        with self.write_connection() as connection:
+            known = connection.execute(sa.select(ITEMS)).mappings()
+            rows = [dict(row) for row in known]
+            ids = {row["id"] for row in rows}
+            others = {(row["path"], row["digest"]): row for row in rows}
+            same = {p: others.pop((p, f.digest), None) for p, f in listed.items()}
+            row: dict[str, Any] | None
+            named = sa.select(schema.EVENTS.c.item).distinct()
+            labeled = set(connection.execute(named).scalars())
+            gone: dict[str, list[dict[str, Any]]] = defaultdict(list)
+            for old in sorted(others.values(), key=lambda row: row["id"], reverse=True):
+                gone[old["digest"]].append(old)
+            for some in gone.values():  # the last one is taken first
+                some.sort(key=lambda row: (row["id"] in labeled, row["state"]))
+            new: list[dict[str, Any]] = []
+            changed: list[dict[str, Any]] = []
+            for path, file in sorted(listed.items()):
+                row = same[path]
+                if row is None and gone.get(file.digest):  # it has moved
+                    row = gone[file.digest].pop()
+                before = row or {"duplicates": file.digest, "details": {}}
+                details = before["details"] if file.details is None else file.details
+                now = before | {
+                    "path": path,
+                    "size": file.size,
+                    "mtime_ns": file.mtime_ns,
+                    "state": PRESENT,
+                    "duplicates": file.group or before["duplicates"],
+                    "details": details,
+                }
+                if row is None:
+                    name, number = f"{path}@{file.digest}", 2
+                    while name in ids:  # of a file that was here and moved
+                        name, number = f"{path}@{file.digest}#{number}", number + 1
+                    ids.add(name)
+                    new.append(now | {"id": name, "digest": file.digest})
+                elif now != row:
+                    changed.append(now)
+            lost = [row for some in gone.values() for row in some]
+            changed += [
+                r | {"state": schema.MISSING} for r in lost if r["state"] == PRESENT
+            ]
+            if changed:
+                is_item = ITEMS.c.id == sa.bindparam("item")
+                rows = [row | {"item": row["id"]} for row in changed]
+                connection.execute(sa.update(ITEMS).where(is_item), rows)
+            if new:
+                connection.execute(ITEMS.insert(), new)
+                database.analyze(connection, ITEMS)
+            if new or changed:
                 schema.renew_checksums(connection, ITEMS)
-            with connection.begin():
-                _LISTED.drop(connection)
 
     def items(self, *, ids: Sequence[str] | None = None) -> Iterator[Item]:
         """Yield all items whose file is there, by path, or those with some ids."""
@@ -154,6 +162,12 @@ class Items(Database):
                 for row in connection.execute(query)
             )
 
+    def audit_items(self) -> frozenset[str]:
+        """Return the ids of all items that were drawn to measure on."""
+        query = sa.select(ROUND_ITEMS.c.item).where(ROUND_ITEMS.c.role == "audit")
+        with self.read_connection() as connection:
+            return frozenset(connection.execute(query).scalars())
+
     def asked(self, items: Sequence[str] | None = None) -> dict[str, records.Asking]:
         """Return the latest round that asked about each item, or about some items."""
         columns = ROUND_ITEMS.c.item, ROUNDS.c.step, ROUNDS.c.strategy, ROUNDS.c.model
@@ -176,77 +190,3 @@ def candidates_digest(ids: Iterable[str]) -> str:
     for item in sorted(ids):
         digest.update(item.encode() + b"\n")
     return digest.hexdigest()
-
-
-# -------------------------------------------------------------------------- indexing
-
-
-def _update_known(connection: sa.Connection) -> None:
-    """Update items whose file is listed."""
-    values: dict[str, Any] = {
-        "size": _LISTED.c.size,
-        "mtime_ns": _LISTED.c.mtime_ns,
-        "state": sa.literal(PRESENT),
-        "duplicates": sa.func.coalesce(_LISTED.c.duplicates, ITEMS.c.duplicates),
-        "details": sa.func.coalesce(_LISTED.c.details, ITEMS.c.details),
-    }
-    differs = (new.is_distinct_from(ITEMS.c[name]) for name, new in values.items())
-    changed = sa.update(ITEMS).where(_LISTED.c.item == ITEMS.c.id, sa.or_(*differs))
-    connection.execute(changed.values(values))
-
-
-def _move(connection: sa.Connection) -> None:
-    """Pair new paths with items that are gone, by content; labeled items first."""
-    is_labeled = sa.exists().where(schema.EVENTS.c.item == ITEMS.c.id)
-    order = is_labeled.desc(), ITEMS.c.state.desc(), ITEMS.c.id
-    new_contents = sa.select(_LISTED.c.digest).where(_IS_NEW)
-    number = sa.func.row_number()
-    rank = number.over(partition_by=ITEMS.c.digest, order_by=order).label("rank")
-    is_gone = ITEMS.c.digest.in_(new_contents), ~_IS_LISTED
-    gone = sa.select(ITEMS.c.id, ITEMS.c.digest, rank).where(*is_gone).subquery()
-    by_path = number.over(partition_by=_LISTED.c.digest, order_by=_LISTED.c.path)
-    columns = _LISTED.c.path, _LISTED.c.digest, by_path.label("rank")
-    new = sa.select(*columns).where(_IS_NEW).subquery()
-    pairs = sa.select(gone.c.id.label("item_id"), new.c.path.label("new_path"))
-    pairs = pairs.where(gone.c.digest == new.c.digest, gone.c.rank == new.c.rank)
-    rows = [dict(row) for row in connection.execute(pairs).mappings()]
-    if rows:
-        item = sa.bindparam("item_id", type_=sa.Text)
-        path = sa.bindparam("new_path", type_=sa.Text)
-        listed = sa.update(_LISTED).where(_LISTED.c.path == path).values(item=item)
-        connection.execute(listed, rows)
-        moved = sa.update(ITEMS).where(ITEMS.c.id == item).values(path=path)
-        connection.execute(moved, rows)
-        _update_known(connection)
-
-
-def _add(connection: sa.Connection) -> int:
-    """Add items for all other files and count them; an id in use gets a number."""
-    num_new = _count(connection, _LISTED, _IS_NEW)
-    name = (_LISTED.c.path + "@" + _LISTED.c.digest).label("id")
-    empty = sa.literal({}, schema.Json)
-    new = sa.select(
-        name,
-        *(_LISTED.c.path, _LISTED.c.digest, _LISTED.c.size, _LISTED.c.mtime_ns),
-        sa.func.coalesce(_LISTED.c.details, empty).label("details"),
-        sa.func.coalesce(_LISTED.c.duplicates, _LISTED.c.digest).label("duplicates"),
-        sa.literal(PRESENT).label("state"),
-    ).where(_IS_NEW)
-    columns = list(new.selected_columns.keys())
-    is_free = ~sa.exists().where(ITEMS.c.id == name.element)
-    connection.execute(ITEMS.insert().from_select(columns, new.where(is_free)))
-    left = new.where(~sa.exists().where(_IS_SAME))
-    for row in connection.execute(left).mappings().all():
-        number = 2
-        while _count(connection, ITEMS, ITEMS.c.id == f"{row['id']}#{number}"):
-            number += 1
-        connection.execute(ITEMS.insert(), {**row, "id": f"{row['id']}#{number}"})
-    connection.execute(sa.update(_LISTED).where(_IS_NEW).values(item=_KNOWN_ID))
-    return num_new
-
-
-def _count(
-    connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool]
-) -> int:
-    query = sa.select(sa.func.count()).select_from(table).where(*conditions)
-    return connection.execute(query).scalar_one()

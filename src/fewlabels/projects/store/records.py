@@ -1,14 +1,17 @@
-"""The records that a label store takes and returns, all of them frozen."""
+"""The records that a label store takes and returns, and what annotators agree on."""
 
 import json
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from itertools import combinations
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
-from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.errors import UnknownNameError, UsageError, check_range
 
 Role = Literal["query", "audit"]
 """Why a round holds an item: a strategy chose it, or it was drawn to measure on."""
@@ -99,32 +102,31 @@ class Event:
         if not isinstance(kind, Kind):
             raise UnknownNameError("kind of event", str(kind), Kind)
         needs = {
-            "item": kind in VERDICTS,
             "class_number": kind in LABELS | CLASS_EVENTS,
             "target": kind is Kind.UNDO,
         }
-        if kind is Kind.UNDO:
-            del needs["item"]  # an undo that was read back has it
+        if kind is not Kind.UNDO:  # an undo that was read back has an item
+            needs["item"] = kind in VERDICTS
         for name, is_needed in needs.items():
             if (getattr(self, name) is not None) != is_needed:
                 verb = "needs" if is_needed else "has no"
                 raise UsageError(f"An event '{kind}' {verb} {name}; got {self!r}.")
+        is_uuid = False
+        with suppress(ValueError, AttributeError, TypeError):
+            is_uuid = str(UUID(self.uuid)) == self.uuid
+        problem = ""
         if kind in NAMING and not _is_name(self.payload.get("name")):
-            raise UsageError(f"An event '{kind}' needs a payload with a 'name'.")
-        if not _is_name(self.annotator):
-            raise UsageError("An event needs an annotator: a name that is not empty.")
+            problem = "needs a payload with a 'name'"
+        elif not _is_name(self.annotator):
+            problem = "needs an annotator: a name that is not empty"
+        elif self.client_time is not None and self.client_time.tzinfo is None:
+            problem = f"has the client_time {self.client_time} without a time zone"
+        elif not is_uuid:
+            problem = f"has '{self.uuid}', which is not a UUID; use store.new_uuid"
+        if problem:
+            raise UsageError(f"An event '{kind}' {problem}.")
         _check_text(self.annotator, self.item, self.strategy, self.model)
         _check_json("payload of an event", self.payload)
-        if self.client_time is not None and self.client_time.tzinfo is None:
-            msg = f"The client_time {self.client_time} has no time zone; give one."
-            raise UsageError(msg)
-        try:
-            is_uuid = str(UUID(self.uuid)) == self.uuid
-        except (ValueError, AttributeError, TypeError):
-            is_uuid = False
-        if not is_uuid:
-            msg = f"'{self.uuid}' is not a UUID; use fewlabels.projects.store.new_uuid."
-            raise UsageError(msg)
 
 
 @dataclass(frozen=True)
@@ -287,8 +289,7 @@ def _check_text(*words: str | None) -> None:
         except UnicodeEncodeError:
             is_good = False
         if not is_good:
-            msg = f"{word!r} holds a character that cannot be stored; take it out."
-            raise UsageError(msg)
+            raise UsageError(f"{word!r} holds a character that cannot be stored.")
 
 
 def _check_json(what: str, value: Mapping[str, Any] | None) -> None:
@@ -302,3 +303,135 @@ def _check_json(what: str, value: Mapping[str, Any] | None) -> None:
 
 def _is_name(given: object) -> bool:
     return isinstance(given, str) and bool(given.strip())
+
+
+# ---------------------------------------------------------------- several annotators
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """The label that the annotators together give to an item."""
+
+    item: str
+    class_number: int | None
+    """The class that more than half chose; None while it is open or disputed."""
+    votes: Mapping[int, int]
+    """Labels per class."""
+    is_complete: bool
+    """Whether as many annotators labeled it as were wanted."""
+
+    @property
+    def is_disputed(self) -> bool:
+        """Whether all labels are there and no class has more than half of them."""
+        return self.is_complete and self.class_number is None
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far annotators agree beyond chance: 1 always, 0 as by chance."""
+
+    num_items: int
+    """Items that at least two annotators labeled."""
+    cohen: Mapping[tuple[str, str], float | None]
+    """Cohen's kappa of each two annotators who share items."""
+    fleiss: float | None
+    """Fleiss' kappa over all; None if it is not defined (see ``fleiss_kappa``)."""
+
+
+def consensus(labels: Iterable[Annotation], overlap: int = 1) -> tuple[Consensus, ...]:
+    """Return the consensus on each labeled item, by id.
+
+    Args:
+        labels: Current labels.
+        overlap: How many labels an item needs before it has a class. A label that was
+            imported or confirmed, without a question, is enough by itself.
+    """
+    check_range("overlap", overlap, at_least=1)
+    given = tuple(labels)
+    asked = {label.item for label in given if label.is_asked}
+    result = []
+    for item, votes in sorted(_votes(given).items()):
+        winner, most = votes.most_common(1)[0]
+        is_complete = votes.total() >= overlap or item not in asked
+        has_won = is_complete and 2 * most > votes.total()
+        chosen = winner if has_won else None
+        result.append(Consensus(item, chosen, dict(votes), is_complete))
+    return tuple(result)
+
+
+def agreement(labels: Sequence[Annotation]) -> Agreement:
+    """Return how far annotators agree on the items that they share."""
+    by_annotator: dict[str, dict[str, int | None]] = defaultdict(dict)
+    for label in labels:
+        by_annotator[label.annotator][label.item] = label.class_number
+    cohen = {}
+    for pair in combinations(sorted(by_annotator), 2):
+        first, second = (by_annotator[name] for name in pair)
+        shared = [item for item in first if item in second]
+        if shared:
+            numbers = ([own[item] for item in shared] for own in (first, second))
+            cohen[pair] = cohen_kappa(*numbers)
+    several = [votes for votes in _votes(labels).values() if votes.total() > 1]
+    return Agreement(len(several), cohen, fleiss_kappa(several))
+
+
+def cohen_kappa(
+    first: Sequence[int | None], second: Sequence[int | None]
+) -> float | None:
+    """Return Cohen's kappa of two annotators (Cohen 1960).
+
+    Args:
+        first: Classes that one annotator gave, item by item.
+        second: Classes that the other gave to the same items.
+
+    Returns:
+        (p - e) / (1 - e), p being the share of items on which they agree and e the
+        share expected by chance; None if e is 1 because both used one class only.
+
+    Example:
+        >>> cohen_kappa([0, 0, 1, 1], [0, 1, 1, 1])
+        0.5
+    """
+    total = len(first)
+    same = sum(a == b for a, b in zip(first, second, strict=True)) / total
+    counts, others = Counter(first), Counter(second)
+    chance = sum(counts[number] * others[number] for number in counts) / total**2
+    return None if chance == 1 else (same - chance) / (1 - chance)
+
+
+def fleiss_kappa(votes: Sequence[Mapping[int, int]]) -> float | None:
+    """Return Fleiss' kappa over items with two labels or more (Fleiss 1971).
+
+    Items may have different numbers of labels. The observed agreement is the mean over
+    items, the expected one comes from the shares of the classes in all labels; with
+    equally many labels per item this is the published formula.
+
+    Args:
+        votes: For each item the number of labels per class, at least two in all.
+
+    Returns:
+        The kappa; None without items, or if all labels are of one class.
+
+    Example:
+        >>> fleiss_kappa([{0: 2}, {1: 2}, {0: 1, 1: 1}, {0: 1, 1: 1}])
+        0.0
+    """
+    if not votes:
+        return None
+    observed = 0.0
+    shares: Counter[int] = Counter()
+    for counts in votes:
+        number = sum(counts.values())
+        pairs = sum(count * (count - 1) for count in counts.values())
+        observed += pairs / (number * (number - 1)) / len(votes)
+        shares.update(counts)
+    chance = sum((count / shares.total()) ** 2 for count in shares.values())
+    return None if chance == 1 else (observed - chance) / (1 - chance)
+
+
+def _votes(labels: Iterable[Annotation]) -> dict[str, Counter[int]]:
+    votes: dict[str, Counter[int]] = defaultdict(Counter)
+    for label in labels:
+        if label.class_number is not None:
+            votes[label.item][label.class_number] += 1
+    return votes

@@ -22,14 +22,8 @@ from sqlalchemy.types import TypeDecorator
 
 from fewlabels import files
 from fewlabels.errors import DamagedStoreError, NewerStoreError, StoreError
-from fewlabels.projects.store.database import (
-    ROWS_AT_ONCE,
-    Database,
-    UnreadableValueError,
-    chunked,
-    damaged,
-    streamed,
-)
+from fewlabels.projects.store import database
+from fewlabels.projects.store.database import UnreadableValueError, damaged
 from fewlabels.projects.store.records import canonical
 
 SCHEMA_VERSION = 1
@@ -165,17 +159,16 @@ class Moment(TypeDecorator[datetime]):
 
     def process_bind_param(self, value: datetime | None, _: Dialect) -> str | None:
         """Return a time as text."""
-        if value is None:
-            return None
-        return value.astimezone(UTC).isoformat(timespec="microseconds")
+        return (
+            value.astimezone(UTC).isoformat(timespec="microseconds") if value else None
+        )
 
     def process_result_value(self, value: str | None, _: Dialect) -> datetime | None:
         """Return a time from its text."""
         try:
             return None if value is None else datetime.fromisoformat(value)
         except (ValueError, TypeError) as error:
-            msg = f"a value is not a time: {value!r:.80}"
-            raise UnreadableValueError(msg) from error
+            raise UnreadableValueError(f"{value!r:.80} is not a time") from error
 
 
 def _create(connection: sa.Connection) -> None:
@@ -257,10 +250,11 @@ def _checksum(
         for column in table.columns
     )
     query = sa.select(*columns).order_by(*table.primary_key.columns)
-    at_once = ROWS_AT_ONCE
+    at_once = database.ROWS_AT_ONCE
     if table is EVENTS:
         query, at_once = query.where(EVENTS.c.sequence > after), 1
-    for rows in chunked(streamed(connection, query), at_once):
+    streamed = database.streamed(connection, query)
+    for rows in database.chunked(streamed, at_once):
         # Only damage puts bytes, which JSON cannot hold, into a column.
         link = json.dumps([checksum, *map(tuple, rows)], default=repr)
         checksum = blake2b(link.encode(), digest_size=16).hexdigest()
@@ -270,20 +264,19 @@ def _checksum(
 # ------------------------------------------------------------------------ opening
 
 
-def make_ready(database: Database, *, create: bool) -> None:
+def make_ready(store: database.Database, *, create: bool) -> None:
     """Check a store before anything is written there, or create one if that is allowed.
 
     Only the schema and the version are read before the schema is known to be ours:
     an untrusted view could return anything, or never end.
     """
-    path, place, version = database.path, database.place, 0
+    path, place, version = store.path, store.place, 0
     with files.wrap_os_errors(path or Path(place)):
-        has_folder = path is None or path.parent.is_dir()
+        if path is not None and not path.parent.is_dir():
+            raise StoreError(f"There is no folder for a label store '{place}'.")
         has_content = path is None or (path.exists() and path.stat().st_size > 0)
-    if not has_folder:
-        raise StoreError(f"There is no folder for a label store '{place}'; make it.")
     if has_content:
-        with database.read_connection() as connection:
+        with store.read_connection() as connection:
             if path:
                 _check_schema(connection, place)
                 integrity = connection.scalar(sa.text("PRAGMA integrity_check(1)"))
@@ -295,12 +288,12 @@ def make_ready(database: Database, *, create: bool) -> None:
             f"There is no label store in '{place}'. Put the newest backup there."
         )
     if not version:
-        with database.write_connection() as connection:
+        with store.write_connection() as connection:
             if not _version(connection, place):  # nobody was faster
                 _create(connection)
                 connection.execute(VERSION.insert(), {"version": SCHEMA_VERSION})
                 renew_checksums(connection)
-    with database.read_connection() as connection:
+    with store.read_connection() as connection:
         written = written_checksums(connection)
         for table in CHECKED:
             if written.get(table.name) != _checksum(connection, table):
@@ -308,16 +301,14 @@ def make_ready(database: Database, *, create: bool) -> None:
 
 
 def _check_schema(connection: sa.Connection, place: str) -> None:
-    """Refuse a file with a table, view, trigger or index that is not ours."""
+    """Refuse a file whose tables, views, triggers and indexes are not ours."""
     actual, expected, key = _schema(connection), _EXPECTED, ("table", VERSION.name)
-    if actual.get(key) != expected[key]:
-        expected = {}
-    else:
+    if actual.get(key) == expected[key]:
         _version(connection, place)  # a newer version is an error of its own
+    else:
+        expected = {}
     for kind, name in sorted(actual.keys() | expected.keys()):
-        if (kind, name) not in actual:
-            raise damaged(place, f"its {kind} '{name}' is missing")
-        if actual[kind, name] != expected.get((kind, name)):
+        if actual.get((kind, name)) != expected.get((kind, name)):
             raise _foreign(place, f"{kind} '{name}'")
 
 
@@ -341,6 +332,6 @@ def _version(connection: sa.Connection, place: str) -> int:
 
 def _foreign(place: str, what: str) -> DamagedStoreError:
     return DamagedStoreError(
-        f"'{place}' holds a {what} that fewlabels did not make. Nothing was changed; "
-        "give another file or an empty database, or put the newest backup there."
+        f"'{place}' holds a {what} that fewlabels did not make, or lacks its own. Give "
+        "another file or an empty database, or put the newest backup there."
     )

@@ -1,22 +1,44 @@
-"""Opening and copying a label store."""
+"""The label store: events, and the labels, classes and undos that follow from them.
+
+An undo names the event that it cancels. What it leads to in the end is its *root*: an
+undo of an undo of a label has the label. Each undo in the store switches its root off
+or on, because only two kinds are accepted: one that names the root while it is in
+force, and one that names the last switch. A verdict is therefore in force exactly while
+an even number of undos lead to it, and that is how the view counts.
+
+Undo and redo go step by step and per annotator, as in an editor. What they mean without
+a target is decided in the transaction that writes it, so that two browser tabs of one
+person never undo the same event twice.
+"""
 
 import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Self
+from typing import Any, Self
 
 import sqlalchemy as sa
 
-from fewlabels.errors import UsageError
+from fewlabels.errors import ReplayError, StoreError, UsageError
 from fewlabels.files import replace_file
-from fewlabels.projects.store import database, schema
-from fewlabels.projects.store.events import Events
+from fewlabels.projects.store import database, records, schema
+from fewlabels.projects.store.database import chunked, streamed
 from fewlabels.projects.store.items import Items
 from fewlabels.projects.store.leases import Leases
+from fewlabels.projects.store.records import LABELS, Event, Kind, StoredEvent
+from fewlabels.projects.store.schema import CLASSES, EVENTS, ITEMS, renew_checksums
+
+_MANY = 500
+_FIELDS = tuple(field.name for field in fields(Event))
+_CANCELED = EVENTS.alias()
+_WITH_TARGETS = sa.select(EVENTS, _CANCELED.c.uuid.label("target_uuid")).select_from(
+    EVENTS.outerjoin(_CANCELED, EVENTS.c.target == _CANCELED.c.sequence)
+)
 
 
-class Store(Events, Items, Leases):
+class Store(Items, Leases):
     """All labels of a project, on SQLite or PostgreSQL.
 
     When a method returns, what it wrote is on the disk. Threads may share a store; a
@@ -106,3 +128,359 @@ class Store(Events, Items, Leases):
             count = "SELECT count(*) FROM events"
             number: int = target_file.execute(count).fetchone()[0]
         return number
+
+    # ------------------------------------------------------------------- events
+
+    def append(self, events: Iterable[Event]) -> tuple[int, ...]:
+        """Write events: all of them or, if one is refused, none.
+
+        Args:
+            events: The events, in order.
+
+        Returns:
+            A sequence number per event. They are durable now. An event that was sent
+            before, known by its UUID, gets its first number and changes nothing.
+        """
+        given = tuple(events)
+        with self.write_connection() as connection:
+            stored = {}
+            for uuids in chunked(event.uuid for event in given):
+                for known in _events(connection, EVENTS.c.uuid.in_(uuids)):
+                    stored[known.event.uuid] = (known.sequence, known.event)
+            new = [event for event in given if event.uuid not in stored]
+            _check_references(connection, new)
+            query = sa.select(sa.func.max(EVENTS.c.sequence))
+            first = last = connection.scalar(query) or 0
+            now = self.now(connection)
+            rows: list[dict[str, Any]] = []  # many events cost few statements
+            for event in given:
+                if event.uuid in stored:
+                    _check_same(event, *stored[event.uuid])
+                    continue
+                values = {name: getattr(event, name) for name in _FIELDS}
+                values |= {"kind": event.kind.value, "root": None, "server_time": now}
+                if rows and event.kind not in records.VERDICTS:  # it reads earlier ones
+                    connection.execute(EVENTS.insert(), rows)
+                    rows = []
+                if event.kind is Kind.UNDO:
+                    values |= _switch(connection, event)
+                elif event.kind in records.CLASS_EVENTS:
+                    _change_class(connection, event)
+                last += 1
+                rows.append(values | {"sequence": last})
+                stored[event.uuid] = (last, event)
+            if rows:
+                connection.execute(EVENTS.insert(), rows)
+            if last > first:
+                renew_checksums(connection, EVENTS, after=first)
+            if any(event.kind in records.CLASS_EVENTS for event in new):
+                renew_checksums(connection, CLASSES)
+            _end_leases(connection, new)
+            if last // _MANY > first // _MANY:
+                database.analyze(connection, EVENTS)
+        return tuple(stored[event.uuid][0] for event in given)
+
+    def undo(
+        self, annotator: str, *, target: str | None = None, uuid: str | None = None
+    ) -> StoredEvent:
+        """Cancel a verdict, or restore what an undo had canceled.
+
+        Args:
+            annotator: Who undoes; each annotator her own events.
+            target: UUID of the event to cancel; None for the annotator's last verdict
+                in force on an item that she was asked about.
+            uuid: UUID of this undo, for sending it again; None for a new one.
+
+        Returns:
+            The undo as stored.
+        """
+        return self._cancel(annotator, target, uuid, is_redo=False)
+
+    def redo(self, annotator: str, *, uuid: str | None = None) -> StoredEvent:
+        """Restore what was undone last, unless the annotator gave a verdict since."""
+        return self._cancel(annotator, None, uuid, is_redo=True)
+
+    def _cancel(
+        self, annotator: str, target: str | None, uuid: str | None, *, is_redo: bool
+    ) -> StoredEvent:
+        uuid = uuid or records.new_uuid()
+        with self.writing() as store, store.write_connection() as connection:
+            earlier = store.event(uuid)
+            if target is None and earlier and earlier.event.target:
+                before = store.event(earlier.event.target)
+                if before and (before.event.kind is Kind.UNDO) == is_redo:
+                    target = before.event.uuid  # as the first time
+            if target is None:
+                find = _last_undo if is_redo else _last_verdict
+                target = find(connection, annotator)
+            if target is None:
+                verb = "redo" if is_redo else "undo"
+                raise UsageError(f"'{annotator}' has nothing to {verb}.")
+            undo = Event(kind=Kind.UNDO, annotator=annotator, uuid=uuid, target=target)
+            store.append([undo])
+            return next(_events(connection, EVENTS.c.uuid == uuid))
+
+    def events(
+        self, *, after: int = 0, kinds: Collection[Kind] = ()
+    ) -> Iterator[StoredEvent]:
+        """Yield events in their order, undone or not.
+
+        Args:
+            after: Only those with a higher sequence number.
+            kinds: Only those of these kinds; none for all.
+
+        Yields:
+            Each event.
+        """
+        conditions = [EVENTS.c.sequence > after]
+        if kinds:
+            conditions.append(EVENTS.c.kind.in_(sorted(kinds)))
+        with self.read_connection() as connection:
+            yield from _events(connection, *conditions)
+
+    def event(self, uuid: str) -> StoredEvent | None:
+        """Return the event with this UUID; None if there is none."""
+        with self.read_connection() as connection:
+            return next(_events(connection, EVENTS.c.uuid == uuid), None)
+
+    def changes(self, *, after: int) -> tuple[int, set[str]]:
+        """Return the number of the last event, and the items of events after one."""
+        query = sa.select(EVENTS.c.sequence, EVENTS.c.item)
+        with self.read_connection() as connection:
+            rows = connection.execute(query.where(EVENTS.c.sequence > after)).all()
+        last = max((row.sequence for row in rows), default=after)
+        return last, {row.item for row in rows} - {None}
+
+    @property
+    def identity(self) -> str | None:
+        """UUID of the first event, unique to this store and its backups."""
+        query = sa.select(EVENTS.c.uuid).where(EVENTS.c.sequence == 1)
+        with self.read_connection() as connection:
+            return connection.scalar(query)
+
+    # ------------------------------------------------------------------- labels
+
+    def labels(self, *, with_missing: bool = False) -> tuple[records.Annotation, ...]:
+        """Return the current labels: those verdicts that have a class."""
+        verdicts = self.verdicts(with_missing=with_missing)
+        return tuple(verdict for verdict in verdicts if verdict.kind in LABELS)
+
+    def verdicts(
+        self, *, with_missing: bool = False, items: Sequence[str] | None = None
+    ) -> tuple[records.Annotation, ...]:
+        """Return the current labels, skips and *unsure* answers.
+
+        Args:
+            with_missing: Include those of images that are not there any more.
+            items: Only those on these few items; None for all.
+
+        Returns:
+            One per item and annotator, by item.
+        """
+        query = sa.select(schema.VERDICTS).order_by("item", "annotator")
+        item = schema.VERDICTS.c.item
+        if items is not None:
+            query = query.where(item.in_(items))
+        if not with_missing:
+            present = sa.select(ITEMS.c.id).where(ITEMS.c.state == schema.PRESENT)
+            query = query.where(item.in_(present))
+        with self.read_connection() as connection:
+            return tuple(
+                records.Annotation(**(dict(row._mapping) | {"kind": Kind(row.kind)}))
+                for row in streamed(connection, query)
+            )
+
+    # ------------------------------------------------------------------ classes
+
+    def classes(self) -> tuple[records.LabelClass, ...]:
+        """Return all classes, including retired ones."""
+        with self.read_connection() as connection:
+            rows = connection.execute(sa.select(CLASSES).order_by(CLASSES.c.number))
+            return tuple(records.LabelClass(*row) for row in rows)
+
+    def add_classes(self, names: Iterable[str], *, annotator: str) -> tuple[int, ...]:
+        """Add classes and return a number per name; a known name keeps its number."""
+        wanted = tuple(names)
+        with self.writing() as store:
+            numbers = {known.name: known.number for known in store.classes()}
+            new = [name for name in dict.fromkeys(wanted) if name not in numbers]
+            numbers |= {name: number for number, name in enumerate(new, len(numbers))}
+            store.append(
+                Event(
+                    kind=Kind.CLASS_ADDED,
+                    annotator=annotator,
+                    class_number=numbers[name],
+                    payload={"name": name},
+                )
+                for name in new
+            )
+        return tuple(numbers[name] for name in wanted)
+
+    def begin(self, names: Iterable[str], *, annotator: str) -> str:
+        """Add the first classes of a project to an empty store; return its identity."""
+        with self.writing() as store, store.write_connection() as connection:
+            for table in (CLASSES, ITEMS, schema.ROUNDS, EVENTS):
+                if connection.execute(sa.select(table).limit(1)).first() is not None:
+                    raise StoreError(
+                        f"The label store '{self.place}' belongs to another project."
+                    )
+            store.add_classes(names, annotator=annotator)
+            return store.identity or ""
+
+
+# -------------------------------------------------------------------- reading events
+
+
+def _events(
+    connection: sa.Connection, *conditions: sa.ColumnElement[bool]
+) -> Iterator[StoredEvent]:
+    """Yield the events that meet all conditions; an undo has the UUID of its target."""
+    query = _WITH_TARGETS.where(*conditions).order_by(EVENTS.c.sequence)
+    for row in streamed(connection, query):
+        content = {name: getattr(row, name) for name in _FIELDS}
+        content |= {"kind": Kind(row.kind), "target": row.target_uuid}
+        yield StoredEvent(row.sequence, row.server_time, Event(**content))
+
+
+def _last_verdict(connection: sa.Connection, annotator: str) -> str | None:
+    """Return the UUID of the annotator's last verdict in force that was asked for."""
+    mine = schema.IN_FORCE.c.annotator == annotator, _is_asked(schema.IN_FORCE)
+    query = sa.select(schema.IN_FORCE.c.uuid).where(*mine)
+    return connection.scalar(query.order_by(schema.IN_FORCE.c.sequence.desc()).limit(1))
+
+
+def _last_undo(connection: sa.Connection, annotator: str) -> str | None:
+    """Return the UUID of the undo that a redo takes back.
+
+    Of the verdicts that are canceled it is that of the one canceled last, if that was
+    after the annotator's last verdict: a new one ends all redoing.
+    """
+    mine = EVENTS.c.annotator == annotator
+    last, root = sa.func.max(EVENTS.c.sequence), EVENTS.alias()
+    last_verdict = (
+        sa.select(sa.func.coalesce(last, 0))
+        .where(mine, EVENTS.c.kind.in_(sorted(records.VERDICTS)))
+        .scalar_subquery()
+    )
+    canceled = (
+        sa.select(last)
+        .select_from(EVENTS.join(root, EVENTS.c.root == root.c.sequence))
+        .where(mine, _is_asked(root))
+        .group_by(EVENTS.c.root)
+        .having(sa.func.count() % 2 == 1, last > last_verdict)
+        .order_by(last.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    query = sa.select(EVENTS.c.uuid).where(EVENTS.c.sequence == canceled)
+    return connection.scalar(query)
+
+
+def _is_asked(verdicts: Any) -> sa.ColumnElement[bool]:
+    """Return the condition that somebody was asked about the item by itself."""
+    return sa.or_(
+        verdicts.c.strategy.is_(None),
+        verdicts.c.strategy.not_in(sorted(records.UNASKED)),
+        verdicts.c.round.is_not(None),
+    )
+
+
+# -------------------------------------------------------------------- writing events
+
+
+def _check_same(event: Event, number: int, known: Event) -> None:
+    """Refuse an event whose UUID is that of a different one."""
+    for name in _FIELDS:
+        before, after = getattr(known, name), getattr(event, name)
+        if name == "payload":
+            before, after = records.canonical(before), records.canonical(after)
+        is_filled_in = name == "item" and event.kind is Kind.UNDO  # by the store
+        if before != after and not is_filled_in:
+            raise ReplayError(
+                f"The UUID {event.uuid} came again with another content: {name} was "
+                f"{before!r} in event {number} and is {after!r}."
+            )
+
+
+def _check_references(connection: sa.Connection, events: Sequence[Event]) -> None:
+    """Refuse events about items, classes or rounds that the store does not know."""
+    for noun, column in (("item", ITEMS.c.id), ("round", schema.ROUNDS.c.step)):
+        named = {getattr(event, noun) for event in events} - {None}
+        database.check_stored(connection, column, named, noun)
+    query = sa.select(CLASSES.c.number).where(CLASSES.c.active)
+    active = set(connection.execute(query).scalars())
+    active |= {e.class_number for e in events if e.kind is Kind.CLASS_ADDED}
+    for event in events:
+        if event.kind in LABELS and event.class_number not in active:
+            raise StoreError(
+                f"The label for '{event.item}' names class {event.class_number}; the "
+                f"classes in use are {sorted(active)}. Add or restore it."
+            )
+
+
+def _switch(connection: sa.Connection, undo: Event) -> dict[str, Any]:
+    """Check an undo, and return the columns that only the store can fill in."""
+    query = sa.select(EVENTS).where(EVENTS.c.uuid == undo.target)
+    target = connection.execute(query).one_or_none()
+    if target is None:
+        raise StoreError(f"There is no event {undo.target} to undo.")
+    name = f"Event {target.sequence} ({target.kind})"
+    if Kind(target.kind) in records.CLASS_EVENTS:
+        remedy = "rename, retire or restore the class instead"
+        raise StoreError(f"{name} cannot be undone; {remedy}.")
+    if target.annotator != undo.annotator:
+        raise StoreError(
+            f"{name} is by '{target.annotator}'; '{undo.annotator}' cannot undo it."
+        )
+    is_root = target.root is None
+    root = target.sequence if is_root else target.root
+    query = sa.select(EVENTS.c.sequence).where(EVENTS.c.root == root)
+    switches = connection.execute(query.order_by("sequence")).scalars().all()
+    if len(switches) % 2 if is_root else target.sequence != switches[-1]:
+        raise StoreError(
+            f"{name} does not hold any more: undo event {switches[-1]} to go back."
+        )
+    return {"target": target.sequence, "root": root, "item": target.item}
+
+
+def _change_class(connection: sa.Connection, event: Event) -> None:
+    """Bring the table of classes up to date with an event."""
+    number, name = event.class_number, event.payload.get("name")
+    rows = connection.execute(sa.select(CLASSES.c.name, CLASSES.c.number))
+    number_of = {row.name: row.number for row in rows}
+    if name is not None and number_of.get(name, number) != number:
+        raise StoreError(
+            f"The class name '{name}' is taken by class {number_of[name]}."
+        )
+    is_new, next_number = event.kind is Kind.CLASS_ADDED, len(number_of)
+    if number != next_number if is_new else number not in number_of.values():
+        raise StoreError(
+            f"'{event.kind}' names class {number}; the next new one is {next_number}."
+        )
+    change = sa.update(CLASSES).where(CLASSES.c.number == number)
+    if is_new:
+        values = {"number": number, "name": name, "active": True}
+        connection.execute(CLASSES.insert(), values)
+    elif event.kind is Kind.CLASS_RENAMED:
+        connection.execute(change.values(name=name))
+    else:
+        is_active = event.kind is Kind.CLASS_RESTORED
+        connection.execute(change.values(active=is_active))
+
+
+def _end_leases(connection: sa.Connection, events: Iterable[Event]) -> None:
+    """End leases on items that their holders answered, or whose label was imported."""
+    imported = [e.item for e in events if e.strategy == records.IMPORTED]
+    for items in chunked(imported):
+        connection.execute(
+            sa.delete(schema.LEASES).where(schema.LEASES.c.item.in_(items))
+        )
+    answered = [
+        {"answered": event.item, "by": event.annotator}
+        for event in events
+        if event.kind in records.VERDICTS
+    ]
+    if answered:
+        is_item = schema.LEASES.c.item == sa.bindparam("answered")
+        is_holder = schema.LEASES.c.annotator == sa.bindparam("by")
+        connection.execute(sa.delete(schema.LEASES).where(is_item, is_holder), answered)

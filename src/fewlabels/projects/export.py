@@ -1,36 +1,66 @@
-"""A trained model as three files: ``model.safetensors``, ``config.json``, a card.
+"""What a project leaves behind: tables of labels and predictions, and its model.
 
-The layout is the one that Hugging Face's model hub knows. Weights are safetensors,
-which hold numbers only; nothing is unpickled or imported by a name in a file.
+A trained model is three files: ``model.safetensors``, ``config.json`` and a card, as
+Hugging Face's model hub knows them. Weights are safetensors, which hold numbers only;
+nothing is unpickled or imported by a name in a file.
 ``model.onnx`` is the same model for programs without Python; the extra ``onnx``
 installs what torch needs to write it.
 """
 
 import copy
+import csv
 import logging
 import math
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from torch import Tensor, nn
 
 from fewlabels import files, models, rng
+from fewlabels.data.untrusted import printable
 from fewlabels.errors import DataError, UnknownNameError, UsageError
+from fewlabels.experiments.evaluation import AuditedAccuracy
+from fewlabels.experiments.settings import faults
 from fewlabels.models import Network, WideResNet, as_input, checkpoint, encoders
 from fewlabels.models.classifiers import FrozenClassifier, NetworkClassifier
 from fewlabels.models.encoders import Encoder
 from fewlabels.models.module_encoder import ModuleEncoder
 from fewlabels.names import check_installed
-from fewlabels.projects.export.card import Facts, model_card
 from fewlabels.projects.settings import LARGEST_SIDE
 from fewlabels.protocols import Classifier
+
+PREDICTION_COLUMNS = {
+    "file_name": pa.string(),
+    "label": pa.string(),
+    "confidence": pa.float32(),
+    "source": pa.string(),
+}
+"""First columns of a table of predictions, with their types."""
+
+_LABEL_SCHEMA = pa.schema(
+    {
+        "file_name": pa.string(),
+        "label": pa.string(),
+        "annotator": pa.string(),
+        "time": pa.timestamp("ms", tz="UTC"),
+        "round": pa.int64(),
+        "strategy": pa.string(),
+        "source": pa.string(),
+    }
+)
+_ENDINGS = (".csv", ".parquet")
+_MAX_GROUP = 8192  # rows of a row group
+_MAX_HEADER = 4096  # bytes
 
 Exportable = NetworkClassifier | FrozenClassifier
 """The classifiers that can be written as files."""
@@ -40,6 +70,58 @@ _ENCODER_PREFIX = "encoder."
 _MAX_CONFIG, _MAX_WEIGHTS = 2**20, 2**36  # bytes
 _MAX_INPUTS = 2**22  # an image of 1,024 pixels a side has three quarters of it
 _MAX_OUTPUTS = 10_000_000
+
+
+_CARD_TEXT = """\
+---
+library_name: fewlabels
+pipeline_tag: image-classification
+tags: [image-classification, active-learning, semi-supervised-learning]
+---
+
+# {title}
+
+Trained by {trainer} on {num_images:,} images, {num_labels:,} of them labeled by \
+people{selection}. The network is {network}, its input is {size}.
+
+| class | labels |
+|---|---|
+{rows}
+
+## Accuracy
+
+{accuracy}
+
+## Use
+
+    fewlabels predict THIS_FOLDER FOLDER_OF_IMAGES --out predictions.csv
+
+## Limits
+
+Every image gets one of the classes above, whatever it shows. The accuracy holds for \
+images like those it was trained on. Confidences are not calibrated: 0.9 does not mean \
+right nine times in ten. Where a mistake harms somebody, let a person check.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """How a model was trained and measured."""
+
+    trainer: str
+    """How it was trained, such as ``"fixmatch-darp, 600 steps"``."""
+    label_counts: tuple[int, ...]
+    """Labels of each class that it was trained on."""
+    num_images: int
+    """Images it was trained on, labeled or not."""
+    strategy: str | None = None
+    """What chose the images that people labeled."""
+    audited: AuditedAccuracy | None = None
+    """Accuracy on a random slice that no decision used; None: not measured."""
+    num_unanswered: int = 0
+    """Images of that slice that have no label, such as skipped ones."""
+    name: str = "Image classifier"
+    """Title of the card."""
 
 
 class EncoderConfig(BaseModel):
@@ -165,14 +247,10 @@ def save_model(
         encoder=encoder,
         weights_sha256=sha256(content).hexdigest(),
     )
-    identity = None if encoder is None else encoder.identity
-    card = model_card(
-        facts, config.classes, config.input_shape, config.network, identity
-    )
     files.make_folder(folder)
     with files.replace_file(folder / _WEIGHTS) as partial:
         partial.write_bytes(content)
-    files.replace_text(folder / _CARD, card)
+    files.replace_text(folder / _CARD, _model_card(facts, config))
     text = files.add_checksum(config.model_dump_json(indent=2) + "\n")
     files.replace_text(folder / _CONFIG, text)
     return config
@@ -195,11 +273,16 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
     path = folder / _WEIGHTS
     try:
         content = files.read_regular(folder / _CONFIG, _MAX_CONFIG)
-        config = _parse_config(folder / _CONFIG, content)
+        config = ModelConfig.model_validate_json(files.verify_checksum(content))
         with files.open_regular(path, _MAX_WEIGHTS) as file:
             digest = file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"There is no exported model in {folder}: {error}.") from error
+    except ValueError as error:
+        reason = faults(error) if isinstance(error, ValidationError) else error
+        raise DataError(
+            f"{folder / _CONFIG} is damaged: {reason} Export again."
+        ) from error
     if digest != config.weights_sha256:
         raise DataError(f"{path} is damaged or of another {_CONFIG}. Export again.")
     num_classes = len(config.classes)
@@ -222,18 +305,6 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
     except (ValueError, RuntimeError) as error:
         raise DataError(f"{path} does not fit {_CONFIG}. Export again.") from error
     return LoadedModel(classifier, config.classes, config.input_shape)
-
-
-def _parse_config(path: Path, content: bytes) -> ModelConfig:
-    try:
-        return ModelConfig.model_validate_json(files.verify_checksum(content))
-    except ValueError as error:
-        reason = str(error)
-        if isinstance(error, ValidationError):
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "the file"
-            reason = f"{where}: {first['msg']}"
-        raise DataError(f"{path} is damaged ({reason}). Export again.") from error
 
 
 def _exportable(classifier: Classifier) -> Exportable:
@@ -314,6 +385,48 @@ def _load_encoder(
     return encoder
 
 
+# ---------------------------------------------------------------------------- card
+
+
+def _model_card(facts: Facts, config: ModelConfig) -> str:
+    """Return the card in Markdown; names that people chose are escaped."""
+    channels, *sides = config.input_shape
+    size = f"a row of {channels} numbers"
+    if sides:
+        kind = "grey" if channels == 1 else "color"
+        size = f"an image of {sides[1]} × {sides[0]} pixels, {kind}"
+    audited, num_open = facts.audited, facts.num_unanswered
+    if audited is None or audited.accuracy is None:
+        accuracy = "Not measured: no random slice of images was set aside for an audit."
+        if num_open:
+            accuracy = f"Not measured: none of the {num_open} images drawn for an audit"
+            accuracy += " has a label."
+    else:
+        accuracy = f"{audited}, which no decision used (Clopper and Pearson)."
+        if num_open:
+            accuracy += f" {num_open} more were drawn and have no label; if they were"
+            accuracy += " left out for being hard, the accuracy is lower than this."
+    chosen_by = f", chosen by {facts.strategy}" if facts.strategy else ""
+    encoder = f" over {config.encoder.identity}" if config.encoder else ""
+    counts = zip(config.classes, facts.label_counts, strict=True)
+    return _CARD_TEXT.format(
+        title=_escaped(facts.name),
+        accuracy=accuracy,
+        trainer=_escaped(facts.trainer),
+        num_images=facts.num_images,
+        num_labels=sum(facts.label_counts),
+        selection=_escaped(chosen_by),
+        network=_escaped(f"{config.network}{encoder}"),
+        size=size,
+        rows="\n".join(f"| {_escaped(name)} | {number} |" for name, number in counts),
+    )
+
+
+def _escaped(text: str) -> str:
+    """Return text that Markdown shows as it is."""
+    return re.sub(r"([\\`*_{}\[\]<>()#+!|~-])", r"\\\1", printable(text))
+
+
 # --------------------------------------------------------------------------- ONNX
 
 
@@ -385,3 +498,158 @@ def write_onnx(path: Path, classifier: Classifier, input_shape: Sequence[int]) -
         raise UsageError(f"torch wrote no ONNX; use {_WEIGHTS} instead.")
     with files.replace_file(path) as partial:
         program.save(partial, external_data=False)
+
+
+# -------------------------------------------------------------------------- tables
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelRow:
+    """One label, as a person gave it."""
+
+    file_name: str
+    """Path below the folder of images, with forward slashes."""
+    label: str
+    """Name of the class."""
+    annotator: str | None = None
+    """Who gave it."""
+    time: datetime | None = None
+    """When, with its time zone."""
+    round: int | None = None
+    """Number of the round that asked for it, from zero."""
+    strategy: str | None = None
+    """What chose the image: the name of a strategy, or ``"audit"``."""
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionRows:
+    """Some images with their probabilities, and their labels where people gave one."""
+
+    file_names: Sequence[str]
+    """Path of each image below its folder, n names."""
+    probabilities: Tensor
+    """Of the model, shape (n, C)."""
+    human: Sequence[str | None] = ()
+    """The class that a person gave, None where nobody did; empty: nobody, anywhere."""
+
+
+def write_labels(path: Path, rows: Iterable[LabelRow]) -> None:
+    """Write labels as CSV or Parquet, by the ending of the name.
+
+    The columns are ``file_name``, ``label``, ``annotator``, ``time``, ``round``,
+    ``strategy`` and ``source``, which is always ``human`` here.
+
+    Args:
+        path: ``labels.csv`` or ``labels.parquet``.
+        rows: The labels, in their order in the file.
+    """
+    labels = [{**vars(row), "source": "human"} for row in rows]
+    names = _LABEL_SCHEMA.names
+    columns = {name: [label[name] for label in labels] for name in names}
+    write_table(path, _LABEL_SCHEMA, [columns] if labels else [])
+
+
+def write_predictions(
+    path: Path, classes: Sequence[str], parts: Iterable[PredictionRows]
+) -> None:
+    """Write predictions as Parquet or CSV, by the ending of the name.
+
+    The columns are ``file_name``; ``label``, the class a person gave or else the
+    likeliest one; ``confidence``, the model's probability of that label (low where it
+    doubts a person's label, which is worth a second look); ``source``, ``human`` or
+    ``model``, and ``p_CLASS`` for each class. Each part is written as it comes.
+
+    Args:
+        path: The file.
+        classes: Names of the classes.
+        parts: Rows, some at a time.
+
+    Raises:
+        UsageError: If two classes share a name.
+    """
+    if len(set(classes)) < len(classes):
+        raise UsageError(f"The classes {list(classes)} are not distinct.")
+    numbers = {f"p_{name}": pa.float32() for name in classes}
+    schema = pa.schema(PREDICTION_COLUMNS | numbers)
+    write_table(path, schema, (_prediction_columns(rows, classes) for rows in parts))
+
+
+def _prediction_columns(rows: PredictionRows, classes: Sequence[str]) -> dict[str, Any]:
+    probabilities_nC = rows.probabilities.detach().float().cpu()
+    human = rows.human or [None] * len(rows.file_names)
+    label_n = probabilities_nC.argmax(dim=1)
+    for row, name in enumerate(human):
+        if name is not None:
+            label_n[row] = classes.index(name)
+    columns = {
+        "file_name": list(rows.file_names),
+        "label": [classes[number] for number in label_n.tolist()],
+        "confidence": probabilities_nC.gather(1, label_n[:, None])[:, 0].numpy(),
+        "source": ["model" if name is None else "human" for name in human],
+    }
+    pairs = zip(classes, probabilities_nC.T, strict=True)
+    return columns | {f"p_{name}": numbers.numpy() for name, numbers in pairs}
+
+
+def check_replaceable_table(path: Path) -> None:
+    """Raise if predictions cannot be written to a file without losing another one.
+
+    Args:
+        path: Where predictions shall be written.
+
+    Raises:
+        UsageError: If the name has another ending than ``.csv`` or ``.parquet``, or if
+            a file is there that is not empty and holds no predictions.
+    """
+    _check_table_ending(path)
+    if not path.exists() or (path.is_file() and not path.stat().st_size):
+        return
+    names: Sequence[str] = ()
+    try:
+        if path.suffix.lower() == ".parquet":
+            names = pq.read_schema(path).names
+        else:
+            with path.open("rb") as file:
+                header = file.read(_MAX_HEADER).decode(errors="replace")
+            names = header.partition("\n")[0].split(",")
+    except (OSError, pa.ArrowException):
+        pass
+    if list(names[: len(PREDICTION_COLUMNS)]) != list(PREDICTION_COLUMNS):
+        raise UsageError(f"'{path}' holds no predictions; give another file.")
+
+
+def _check_table_ending(path: Path) -> None:
+    if path.suffix.lower() not in _ENDINGS:
+        raise UnknownNameError("format of a table", path.suffix or path.name, _ENDINGS)
+
+
+def write_table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, Any]]) -> None:
+    """Write a table from its columns, some rows at a time, wholly or not at all.
+
+    The ending decides the format. In a CSV file (UTF-8, a line feed after each row) an
+    empty cell stands for nothing, numbers have six digits, and times are in ISO 8601,
+    UTC.
+    """
+    _check_table_ending(path)
+    tables = (pa.table(columns, schema=schema) for columns in parts)
+    with files.replace_file(path) as partial:
+        if path.suffix.lower() == ".parquet":
+            with pq.ParquetWriter(partial, schema) as writer:
+                for table in tables:
+                    writer.write_table(table, row_group_size=_MAX_GROUP)
+            return
+        with partial.open("w", encoding="utf-8", newline="") as file:
+            lines = csv.writer(file, lineterminator="\n")
+            lines.writerow(schema.names)
+            for table in tables:
+                columns = (map(_cell, column.to_pylist()) for column in table.columns)
+                lines.writerows(zip(*columns, strict=True))
+
+
+def _cell(value: object) -> object:
+    """Return a value as a CSV file holds it."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="milliseconds")
+    return value
