@@ -17,8 +17,8 @@ from tests.projects.toy import (
 )
 
 from fewlabels.cli.project import next_sentence
-from fewlabels.errors import AnswersError, DataError, UsageError
-from fewlabels.projects import NextStep, Project, answers
+from fewlabels.errors import AnswersError, UsageError
+from fewlabels.projects import NextStep, Project
 from fewlabels.projects.store import Kind
 
 
@@ -70,22 +70,6 @@ def test_telling_the_same_file_twice_changes_nothing(project):
     told = answer(project, asked)
     assert (told.num_new, told.num_changed, told.num_same) == (0, 0, 7)
     assert num_events(project) == before
-
-
-def test_telling_a_file_at_the_same_moment_counts_once(project, monkeypatch):
-    asked = project.ask()
-    told, parse = [], answers._read
-
-    def overtaken(*arguments, **options):
-        monkeypatch.setattr(answers, "_read", parse)
-        told.append(answer(project, asked))
-        return parse(*arguments, **options)
-
-    monkeypatch.setattr(answers, "_read", overtaken)
-    before = num_events(project)
-    told.append(answer(project, asked))
-    assert [(one.num_new, one.num_same) for one in told] == [(7, 0), (0, 7)]
-    assert num_events(project) == before + 7
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
@@ -224,50 +208,6 @@ def test_partial_takes_the_good_rows_and_lists_the_rest(project, tmp_path, kind)
     assert [fault.line for fault in told.faults] == [2]
     assert message.partition(": ")[2] in str(told.faults[0])
     assert len(labels(project)) == 7
-
-
-def test_partial_takes_one_of_two_equal_rows_or_none(project, tmp_path):
-    rows = good(project)
-    file = tmp_path / "answers.csv"
-    file.write_text("\n".join(["file_name,label", *rows, rows[0]]))
-    told = project.tell(file, annotator="ann", partial=True)
-    assert told.faults
-    assert told.num_new == len(labels(project)) >= 6
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "empty"),
-        (b"file_name,label\n\xff\xfe\xfa,odd\n", "UTF-8"),
-        ("file_name,label\n00.png,odd\n".encode("utf-16"), "UTF-8"),
-        (b"name,class\n00.png,odd\n", "file_name"),
-        (b"file_name,label\n", "no"),
-    ],
-    ids=["empty", "encoding", "utf-16", "header", "header only"],
-)
-@pytest.mark.parametrize("partial", [False, True])
-def test_a_file_that_is_no_table_is_refused(
-    project, tmp_path, content, message, partial
-):
-    project.ask()
-    file = tmp_path / "answers.csv"
-    file.write_bytes(content)
-    before = num_events(project)
-    if partial:
-        told = project.tell(file, partial=True)
-        assert any(message in str(fault) for fault in told.faults)
-        assert told.num_new == 0
-    else:
-        with pytest.raises(AnswersError, match=message):
-            project.tell(file)
-    assert num_events(project) == before
-
-
-def test_a_file_that_is_not_there(project, tmp_path):
-    project.ask()
-    with pytest.raises(DataError, match=r"answers\.csv"):
-        project.tell(tmp_path / "answers.csv")
 
 
 def test_nothing_was_asked(project, tmp_path):

@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import shutil
-from pathlib import Path
 
 import pytest
 from sqlalchemy import text
@@ -20,7 +19,6 @@ from tests.projects.toy import (
 
 from fewlabels.cli.project import next_sentence
 from fewlabels.errors import (
-    DamagedStoreError,
     DataError,
     FewlabelsError,
     ProjectError,
@@ -31,7 +29,6 @@ from fewlabels.errors import (
 )
 from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
-from fewlabels.projects.store import Store
 
 
 @pytest.fixture
@@ -189,35 +186,6 @@ def test_a_fault_in_the_settings_does_not_show_the_password(project):
     assert "There is no setting 'stroe'; take it out." in said
     assert "The setting 'audit' is -1: input should be greater than" in said
     assert "secret" not in said
-
-
-def test_a_damaged_store(project):
-    project.close()
-    for path in project.folder.glob("labels.sqlite-*"):
-        path.unlink()
-    file = project.folder / "labels.sqlite"
-    file.write_bytes(b"nonsense" * 1000)
-    with pytest.raises(DamagedStoreError):
-        Project.open(project.folder)
-    file.unlink()
-    with pytest.raises(FewlabelsError, match=r"labels\.sqlite"):
-        Project.open(project.folder)
-    assert not file.exists()  # nobody may take an empty store for the labels
-
-
-def test_a_damaged_model_says_that_labels_are_safe(project):
-    go_on(project)
-    project.train()
-    (project.models_folder / "model-000/training.json").write_text("{")
-    with pytest.raises(ProjectError, match="is damaged, and the labels are not"):
-        project.status()
-
-
-def test_a_backup_holds_every_label(project, tmp_path):
-    go_on(project)
-    project.backup(tmp_path / "backup.sqlite")
-    with Store.open(Path(tmp_path / "backup.sqlite")) as copy:
-        assert copy.labels() == project.store.labels()
 
 
 # --------------------------------------------------------------------- PostgreSQL

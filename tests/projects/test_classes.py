@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.projects.toy import begun, go_on, paths, truth, write
 
-from fewlabels.errors import AnswersError, ReplayError, UnknownNameError, UsageError
+from fewlabels.errors import ReplayError, UnknownNameError, UsageError
 from fewlabels.projects import Project
 from fewlabels.projects.store import new_uuid
 
@@ -44,21 +44,6 @@ def test_a_model_that_does_not_know_a_class_can_choose(project):
     project.add_classes([" neither "])
     for strategy in ("npc", "margin", "random"):
         assert len(project.ask(strategy=strategy, anew=True).items) == 4
-
-
-def test_a_class_is_renamed_and_keeps_its_labels(project, tmp_path):
-    asked = go_on(project)
-    project.train()
-    before = project.status().class_counts
-    assert project.rename_class("even", "Even") == ("Even", "odd")
-    assert project.rename_class("Even", "straight") == ("straight", "odd")
-    standing = project.status()
-    assert (standing.classes, standing.class_counts) == (("straight", "odd"), before)
-    name = next(one for one in paths(project, asked) if truth(one) == "even")
-    file = write(tmp_path / "a.csv", [(name, "straight")])
-    assert project.tell(file, annotator="ann").num_same == 1
-    with pytest.raises(AnswersError, match="there is no class 'even'"):
-        project.tell(write(tmp_path / "a.csv", [(name, "even")]))
 
 
 BAD_NAMES = ["odd", "ODD ", " ", "new, new", "a\x1b[31m", "?", " Skip", "unsure"]

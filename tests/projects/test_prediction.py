@@ -70,28 +70,6 @@ def test_what_cannot_be_read_is_listed(model, tmp_path):
     assert [file.name for file in found.unreadable] == ["broken.png", "phone.heic"]
 
 
-def test_it_tells_of_its_progress(model, tmp_path):
-    told = []
-
-    class Listener:
-        def start(self, task, total, done):
-            told.append((task, total))
-            return len(told)
-
-        def advance(self, handle, amount):
-            told.append(amount)
-
-        def tell(self, step, figures):
-            raise AssertionError
-
-        def finish(self, handle):
-            pass
-
-    with reporting(Listener()):
-        predict(model, tree(tmp_path / "images", each=2))
-    assert told[-2:] == [("Predicting", 4), 4]
-
-
 def test_predictions_are_written(model, tmp_path):
     found = predict(model, tree(tmp_path / "images", each=2))
     found.write(tmp_path / "out.parquet")

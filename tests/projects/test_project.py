@@ -90,21 +90,6 @@ def test_training_twice_without_new_labels_does_nothing(project):
     assert len(project.records()) == 1
 
 
-def test_a_changed_label_trains_again(project, tmp_path):
-    asked = go_on(project)
-    project.train()
-    name = next(
-        name
-        for one, name in zip(asked.items, paths(project, asked), strict=True)
-        if one.role == "query"
-    )
-    other = "odd" if truth(name) == "even" else "even"
-    assert project.status().next_step is NextStep.ASK
-    project.tell(write(tmp_path / "b.csv", [(name, other)]), annotator="ann")
-    assert project.status().next_step is NextStep.TRAIN
-    assert project.train().is_new
-
-
 def test_too_few_classes_to_train_on(project, tmp_path):
     with pytest.raises(UsageError, match="0 labels of 0 classes"):
         project.train()

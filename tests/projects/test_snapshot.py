@@ -20,7 +20,6 @@ from tests.projects.toy import (
 )
 
 from fewlabels.errors import (
-    FewlabelsError,
     UnreadableFilesWarning,
 )
 from fewlabels.projects import Project, image_index
@@ -32,20 +31,6 @@ from fewlabels.projects.store import Store, new_uuid
 def project(tmp_path):
     with begun(tmp_path) as opened:
         yield opened
-
-
-def test_a_file_that_moves_keeps_its_label(project):
-    go_on(project)
-    before = project.snapshot().known
-    deeper = project.images_folder / "deeper"
-    deeper.mkdir()
-    for path in list(project.images_folder.glob("*.png")):
-        path.rename(deeper / path.name)
-    project.index()
-    snapshot = project.snapshot()
-    assert {item.path.split("/")[0] for item in snapshot.items} == {"deeper"}
-    assert snapshot.known == before
-    assert project.train().record.num_labeled == 4
 
 
 def test_a_changed_picture_is_asked_about_again(project):
@@ -63,20 +48,6 @@ def test_a_changed_picture_is_asked_about_again(project):
     save(project.images_folder / name, int(name[:2]))  # the old content comes back
     project.index()
     assert asked.items[place].item in project.snapshot().known
-
-
-def test_pictures_that_come_and_go(project):
-    go_on(project)
-    project.train()
-    (project.images_folder / "00.png").unlink()
-    pictures(project.images_folder, range(30, 33))
-    project.train()
-    assert project.status().num_images == 26
-    assert len(project.ask().items) == 4
-    for path in project.images_folder.iterdir():
-        path.unlink()
-    with pytest.raises(FewlabelsError, match="image"):
-        project.ask()
 
 
 def test_who_looked_earlier_and_writes_later_loses_no_new_picture(project, monkeypatch):

@@ -187,17 +187,16 @@ def read_rows(
     if ending == ".parquet":
         yield from _parquet_rows(content, columns or Columns(), faults)
         return
-    text, line, reason = "", 1, "it holds zero bytes"
+    text, start = "", content.find(b"\0")
     try:
         text = content.decode("utf-8-sig")
-        start = content.find(b"\0")
     except UnicodeDecodeError as error:
         start = error.start
-        reason = f"byte {start} is {content[start]:#04x}"
     if start >= 0:
-        line = content.count(b"\n", 0, start) + 1
+        problem = f"the file is not UTF-8 text: byte {start} is {content[start]:#04x}"
         advice = "save it as UTF-8, in Excel as 'CSV UTF-8'"
-        faults.append(Fault(line, f"the file is not UTF-8 text: {reason}; {advice}."))
+        line = content.count(b"\n", 0, start) + 1
+        faults.append(Fault(line, f"{problem}; {advice}."))
     elif not text.strip():
         faults.append(Fault(1, "the file is empty."))
     elif ending == _STUDIO:
@@ -224,15 +223,9 @@ def _csv_rows(
 
     Blank lines, and the line ``sep=;`` that Excel writes, are ignored.
     """
-    lines = io.StringIO(text, newline="")
+    lines = io.StringIO(text)
     headers = (s for s in lines if s.strip() and not _SEPARATOR_LINE.fullmatch(s))
-    header = next(headers, "").replace('"', "").lower()
-
-    def num_known(separator: str) -> tuple[int, int]:
-        cells = header.split(separator)
-        return len({cell.strip() for cell in cells} & _KNOWN), len(cells)
-
-    separator = max((",", ";", "\t"), key=num_known)
+    separator = max(",;\t", key=next(headers, "").count)
     table = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     names: list[str] = []
     next_line = 1

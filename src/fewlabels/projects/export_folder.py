@@ -193,9 +193,7 @@ def check_replaceable(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"'{folder}' is a file; an export needs a folder.")
     if Path.cwd().is_relative_to(folder.resolve()):
-        raise UsageError(
-            f"An export replaces '{folder}', where you are. Go to another folder first."
-        )
+        raise UsageError(f"You are in '{folder}', which the export would replace.")
     with files.wrap_os_errors(folder):
         try:
             content = files.read_regular(folder / _MANIFEST, _MAX_MANIFEST)

@@ -348,8 +348,7 @@ def read_records(folder: Path) -> tuple[ModelRecord, ...]:
             models.append(ModelRecord.model_validate_json(content))
         except (OSError, ValueError) as error:
             raise ProjectError(
-                f"'{path}' is damaged, and the labels are not. Remove its folder and "
-                "later ones, then train again."
+                f"'{path}' is damaged; remove its folder and later ones, and train."
             ) from error
     return tuple(models)
 

@@ -313,11 +313,10 @@ class _Plan:
         self, store: Store, items: Mapping[str, Item], uuid: str, *, add_classes: bool
     ) -> None:
         self._items, self._uuid, self._adds_classes = items, uuid, add_classes
-        listed = store.classes()
-        self._names = {entry.number: entry.name for entry in listed}
-        self._active = [entry.name for entry in listed if entry.is_active]
-        self.in_use = frozenset(self._active)
-        self._classes = exchange.ClassFinder(self._active)
+        classes = store.classes()
+        self._names = {entry.number: entry.name for entry in classes}
+        self.in_use = frozenset(entry.name for entry in classes if entry.is_active)
+        self._classes = exchange.ClassFinder(sorted(self.in_use))
         self._verdicts: dict[str, list[Annotation]] = defaultdict(list)
         for verdict in store.verdicts(with_missing=True):
             self._verdicts[verdict.item].append(verdict)
@@ -334,8 +333,8 @@ class _Plan:
         path = quoted(self._items[item].path)
         if item in self._audit or self._items[item].group in self._audit_groups:
             role = "" if item in self._audit else "a copy of an image "
-            sentence = f"{path} is {role}in the audit slice, so its label is not"
-            self.left_out.append(entry.fault(f"{sentence} imported."))
+            why = f"{path} is {role}in the audit slice, so its label is not imported."
+            self.left_out.append(entry.fault(why))
             return
         try:
             label = str(self._classes.find(entry.row))
@@ -346,10 +345,9 @@ class _Plan:
                 file = "" if entry.line else f"{path}: "
                 self.faults.append(entry.fault(f"{file}{error}"))
                 return
-            label = labels.free_name(word, self._active)
-            self._active.append(label)
-            self._classes = exchange.ClassFinder(self._active)
-            if len(self._active) > len(self.in_use) + _MAX_NEW_CLASSES:
+            label = labels.free_name(word, self._classes.names)
+            self._classes = exchange.ClassFinder([*self._classes.names, label])
+            if len(self._classes.names) > len(self.in_use) + _MAX_NEW_CLASSES:
                 raise UsageError(
                     f"Over {_MAX_NEW_CLASSES:,} classes are new; check the column."
                 ) from error
@@ -360,35 +358,30 @@ class _Plan:
         accepted: dict[str, str] = {}
         for item, rows in self._rows_of.items():
             path, label = quoted(self._items[item].path), rows[0][1]
-            conflict = self._conflict(item, label)
+            held = self._verdicts[item]
+            conflict = next(filter(None, (self._conflict(v, label) for v in held)), "")
             if any(other != label for _, other in rows):
                 for entry, own in rows:
                     other, different = next(row for row in rows if row[1] != own)
-                    sentence = f"{path} has the class {quoted(own)} here and"
-                    sentence += f" {quoted(different)} {other.where}"
-                    self.faults.append(entry.fault(f"{sentence}; keep one of them."))
+                    why = f"{path} has the class {quoted(own)} here and"
+                    why += f" {quoted(different)} {other.where}; keep one of them."
+                    self.faults.append(entry.fault(why))
             elif conflict:
                 self.faults += [entry.fault(f"{path} {conflict}") for entry, _ in rows]
             else:
-                own, held = part_uuid(self._uuid, item), self._verdicts[item]
-                is_known = any(v.kind in LABELS and v.uuid != own for v in held)
+                own_uuid = part_uuid(self._uuid, item)
+                is_known = any(v.kind in LABELS and v.uuid != own_uuid for v in held)
                 self.num_same += len(rows) - (not is_known)
                 if not is_known:
                     accepted[item] = label
         return accepted
 
-    def _conflict(self, item: str, label: str) -> str:
-        """Return why an image cannot have a class; an empty text if it can."""
-        for verdict in self._verdicts[item]:
-            who = quoted(verdict.annotator)
-            if verdict.kind is Kind.SKIP:
-                return f"was skipped by {who}; take the row out."
-            if verdict.class_number is None:
-                continue
-            before = self._names[verdict.class_number]
-            if before != label:
-                return (
-                    f"is labeled {quoted(before)} already, by {who}, and "
-                    f"{quoted(label)} here; change that label or take the row out."
-                )
-        return ""
+    def _conflict(self, verdict: Annotation, label: str) -> str:
+        """Return why an image with a verdict cannot have a class; empty if it can."""
+        who = quoted(verdict.annotator)
+        if verdict.kind is Kind.SKIP:
+            return f"was skipped by {who}; take the row out."
+        before = self._names.get(verdict.class_number or 0, "")
+        if verdict.class_number is None or before == label:
+            return ""
+        return f"is labeled {quoted(before)} already, by {who}, not {quoted(label)}."

@@ -1,7 +1,8 @@
 """Labels and classes of a project: each call is one transaction of the label store."""
 
 import getpass
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -346,7 +347,7 @@ class ProjectLabels(ProjectFolder):
                 raise UnknownNameError("class", old, names)
             else:
                 number = names.index(old)
-                name = free_name(new, [other for other in names if other != old])
+                name = free_name(new, {*names} - {old})
             _write_class(store, Kind.CLASS_RENAMED, number, name, uuid)
             return _class_names(store)
 
@@ -358,12 +359,9 @@ def annotator_name(annotator: str | None) -> str:
     """Return the name of an annotator; for None that of this computer's user."""
     if annotator == "":
         raise UsageError("The annotator has an empty name. Give a name, or None.")
-    if annotator is not None:
-        return annotator
-    try:
-        return getpass.getuser()
-    except (ImportError, KeyError, OSError):  # a system without user names
-        return OWNER
+    with suppress(ImportError, KeyError, OSError):  # a system without user names
+        return annotator or getpass.getuser()
+    return OWNER
 
 
 def part_uuid(uuid: str, part: str) -> str:
@@ -371,8 +369,7 @@ def part_uuid(uuid: str, part: str) -> str:
     try:
         return str(uuid5(UUID(uuid), part))
     except ValueError as error:
-        msg = f"'{uuid}' is not a UUID; let store.new_uuid() make one."
-        raise UsageError(msg) from error
+        raise UsageError(f"'{uuid}' is not a UUID; use store.new_uuid().") from error
 
 
 def answer_event(
@@ -389,11 +386,10 @@ def answer_event(
         raise UnknownNameError("class", answer.label, number_of)
     if answer.id not in asked:
         raise StoreError(f"Nobody asked about the image '{answer.id}'. Ask first.")
-    payload: dict[str, Any] = {}
+    is_unsure = answer.unsure and answer.label is not None
+    payload: dict[str, Any] = {"unsure": True} if is_unsure else {}
     if answer.lead_time is not None:
         payload["lead_time"] = answer.lead_time
-    if answer.unsure and answer.label is not None:
-        payload["unsure"] = True
     return Event(
         kind=kind,
         annotator=annotator_name(answer.annotator),
@@ -442,12 +438,11 @@ def check_class_names(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         classes.append(free_name(name, classes))
     if len(classes) < 2:
-        msg = f"The classes are {classes}; give at least two different names."
-        raise UsageError(msg)
+        raise UsageError(f"The classes are {classes}; give at least two names.")
     return tuple(classes)
 
 
-def free_name(name: str, taken: Sequence[str]) -> str:
+def free_name(name: str, taken: Iterable[str]) -> str:
     """Return a class name without blanks around it; raise if it cannot be one."""
     plain = name.strip()
     alike = [known for known in taken if known.casefold() == plain.casefold()]

@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fewlabels.data.decode import ImageFile
 from fewlabels.data.files import FileImages, check_files
 from fewlabels.data.folder import image_names
 from fewlabels.data.vectors import Vectors
@@ -86,11 +85,23 @@ def predict(
     unreadable: tuple[UnreadableFile, ...] = ()
     images: Images
     if len(shape) == 1:
-        rows = _read_rows(path, shape[0])
-        images, names = ArrayImages(rows.rows), row_names(rows)
+        vectors = Vectors.read(path)
+        width = vectors.rows.shape[1]
+        if width != shape[0]:
+            raise ShapeError(
+                f"The model takes rows of {shape[0]} numbers, not {width}."
+            )
+        images, names = ArrayImages(vectors.rows), row_names(vectors)
     else:
-        files, unreadable = _usable_images(path)
-        images = FileImages(files, (shape[0], shape[1], shape[2]))
+        if not path.is_dir():
+            raise DataError(f"There is no folder {path}; give a folder of images.")
+        listed, passed_over = image_names(path)
+        files, damaged = check_files((name, path / name) for name in listed)
+        unreadable = tuple(sorted([*passed_over, *damaged]))
+        if not files:
+            first = f" ({unreadable[0]})" if unreadable else ""
+            raise DataError(f"There is no image to be used in {path}{first}.")
+        images = FileImages(tuple(files), (shape[0], shape[1], shape[2]))
         names = tuple(file.name for file in files)
     shares = torch.cat(list(probabilities(loaded.classifier, images)))
     are_rows = len(shape) == 1
@@ -111,33 +122,3 @@ def probabilities(classifier: Classifier, images: Images) -> Iterator[Tensor]:
         for part in torch.split(torch.arange(len(images)), _CHUNK):
             yield torch.softmax(classifier.outputs(images, part).logits, dim=1)
             advance(len(part))
-
-
-def _read_rows(path: Path, width: int) -> Vectors:
-    if path.is_dir() and not any(path.glob("*.parquet")):
-        raise ShapeError(
-            f"The model takes rows of {width} numbers, and '{path}' has no shards."
-        )
-    vectors = Vectors.read(path)
-    if vectors.rows.shape[1] != width:
-        raise ShapeError(
-            f"The model takes rows of {width} numbers, not {vectors.rows.shape[1]}."
-        )
-    return vectors
-
-
-def _usable_images(
-    folder: Path,
-) -> tuple[tuple[ImageFile, ...], tuple[UnreadableFile, ...]]:
-    """Return the usable images below a folder, and the others."""
-    advice = "Give the folder that holds the images."
-    if not folder.is_dir():
-        raise DataError(f"There is no folder {folder}. {advice}")
-    names, passed_over = image_names(folder)
-    files, damaged = check_files((name, folder / name) for name in names)
-    unreadable = tuple(sorted([*passed_over, *damaged]))
-    if not files:
-        first = f"; the first of {len(unreadable)} that cannot be used is "
-        why = f"{first}{unreadable[0]}" if unreadable else ""
-        raise DataError(f"There is no image to be used in {folder}{why}. {advice}")
-    return tuple(files), unreadable

@@ -23,8 +23,7 @@ def rows_in(path: Path) -> Vectors:
         states = [part.stat() for part in parts]
     except OSError as error:
         raise DataError(
-            f"The rows are not in '{path}' ({error.strerror}). Put them back or "
-            "correct 'vectors' in project.json. The labels are safe."
+            f"The rows are not in '{path}' ({error.strerror}); the labels are safe."
         ) from error
     sizes = tuple((state.st_size, state.st_mtime_ns) for state in states)
     return _read(path, (*parts, *sizes))

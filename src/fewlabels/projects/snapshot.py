@@ -205,11 +205,8 @@ class Snapshot:
             queried = [entry.item for entry in asked.items if entry.role == "query"]
             chosen = [self.positions[i] for i in queried if i in self.positions]
             labeled = [index for index in chosen if self.labels[index] is not None]
-            labels = [self.labels[index] for index in labeled]
-            indices, answered, known = (
-                torch.tensor(numbers, dtype=torch.int64)
-                for numbers in (chosen, labeled, labels)
-            )
+            lists = (chosen, labeled, [self.labels[index] for index in labeled])
+            tensors = [torch.tensor(numbers, dtype=torch.int64) for numbers in lists]
             facts = asked.options
             counts = tuple(facts.get("class_counts", ()))
             return Round(
@@ -217,8 +214,8 @@ class Snapshot:
                 num_labeled=sum(counts),
                 class_counts=counts,
                 accuracy=None,
-                query=Query(indices, facts.get("value"), facts.get("record", {})),
-                answers=Answers(answered, known),
+                query=Query(tensors[0], facts.get("value"), facts.get("record", {})),
+                answers=Answers(*tensors[1:]),
             )
 
         return tuple(map(as_round, self.rounds))

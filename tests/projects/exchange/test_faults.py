@@ -128,7 +128,7 @@ ENCODINGS = [
         3,
         "the file is not UTF-8 text: byte 48 is 0xe9; save it as UTF-8",
     ),
-    (b"a\0.png,cat,,", 3, "the file is not UTF-8 text: it holds zero bytes"),
+    (b"a\0.png,cat,,", 3, "the file is not UTF-8 text: byte 46 is 0x00"),
 ]
 
 

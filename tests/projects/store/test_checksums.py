@@ -134,5 +134,5 @@ def test_a_trigger_that_is_gone_is_noticed(tmp_path):
     Store.open(path).close()
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DROP TRIGGER events_no_DELETE")
-    with pytest.raises(DamagedStoreError, match="trigger 'events_no_DELETE' is miss"):
+    with pytest.raises(DamagedStoreError, match="or lacks its own"):
         Store.open(path)

@@ -78,20 +78,11 @@ def test_one_uuid_with_two_contents_is_refused_whole(store, change):
     assert current(store) == {(items[0], "ann"): 0}
 
 
-def test_a_repeated_undo_counts_once(store):
-    item = fill(store)[0]
-    given = label(item)
-    undo = Event(kind=Kind.UNDO, annotator="ann", target=given.uuid)
-    assert store.append([given, undo]) == (4, 5)
-    assert store.append([undo, given]) == (5, 4)
-    assert current(store) == {}
-
-
 def test_unknown_items_classes_and_rounds_are_refused(store):
     items = fill(store)
     with pytest.raises(StoreError, match=r"1 of 2 items are .*'nobody'"):
         store.append([label(items[0]), label("nobody")])
-    with pytest.raises(StoreError, match=r"names class 7; .* are \[0, 1, 2\]"):
+    with pytest.raises(StoreError, match="Class 7 of a label is not in use"):
         store.append([label(items[0], 7)])
     with pytest.raises(StoreError, match="1 of 1 rounds are not in the store"):
         store.append([label(items[0], round=3)])
@@ -121,30 +112,6 @@ def test_a_relabel_wins_and_a_skip_takes_the_label_away(store):
     assert current(store) == {(item, "ann"): 1}
 
 
-def test_undo_without_a_target_goes_back_step_by_step(store):
-    one, two, _ = fill(store)
-    store.append([label(one, 1), label(two, 2), label(one, 0, "bob")])
-    undone = store.undo("ann")
-    assert undone.event.item == two
-    assert current(store) == {(one, "ann"): 1, (one, "bob"): 0}
-    store.undo("ann")
-    assert current(store) == {(one, "bob"): 0}
-    with pytest.raises(UsageError, match="'ann' has nothing to undo"):
-        store.undo("ann")
-
-
-def test_redo_is_the_undo_of_an_undo_at_any_depth(store):
-    item = fill(store)[0]
-    given = label(item, 1)
-    store.append([given])
-    target = given.uuid
-    for depth in range(1, 8):
-        done = store.undo("ann", target=target)
-        target = done.event.uuid
-        assert (current(store) == {}) == bool(depth % 2)
-    assert len([s for s in store.events() if s.event.item == item]) == 8
-
-
 def test_what_does_not_hold_cannot_be_undone(store):
     item = fill(store)[0]
     given = label(item, 1)
@@ -163,7 +130,7 @@ def test_each_annotator_undoes_her_own(store):
     item = fill(store)[0]
     given = label(item)
     store.append([given])
-    with pytest.raises(StoreError, match="is by 'ann'; 'bob' cannot"):
+    with pytest.raises(StoreError, match="is by 'ann', who alone can undo it"):
         store.undo("bob", target=given.uuid)
     with pytest.raises(StoreError, match=r"no event .* to undo"):
         store.undo("bob", target=new_uuid())
@@ -186,7 +153,7 @@ def test_classes_are_added_renamed_retired_and_restored(store):
         LabelClass(2, "fox"),
         LabelClass(3, "barn owl"),
     )
-    with pytest.raises(StoreError, match=r"names class 0; .* \[1, 2, 3\]"):
+    with pytest.raises(StoreError, match="Class 0 of a label is not in use"):
         store.append([label(item, 0)])
     change(Kind.CLASS_RESTORED, 0)
     store.append([label(item, 0)])
@@ -196,16 +163,8 @@ def test_classes_are_added_renamed_retired_and_restored(store):
         change(Kind.CLASS_ADDED, 7, name="bee")
     with pytest.raises(StoreError, match="the next new one is 4"):
         change(Kind.CLASS_RETIRED, 9)
-    with pytest.raises(StoreError, match="cannot be undone; rename"):
+    with pytest.raises(StoreError, match="cannot be undone; change the class"):
         store.undo("owner", target=next(store.events()).event.uuid)
-
-
-def test_a_label_outlives_the_store_object(place):
-    with Store.open(place) as store:
-        item = fill(store)[0]
-        store.append([label(item, 1)])
-    with Store.open(place, create=False) as again:
-        assert current(again) == {(item, "ann"): 1}
 
 
 def test_threads_share_a_store(store):
@@ -256,7 +215,7 @@ def test_sqlite_commits_are_synced_in_full(tmp_path):
         ({"kind": "undo"}, "'undo' needs target"),
         ({"kind": "class_added", "class_number": 1}, "payload with a 'name'"),
         ({"kind": "skip", "item": "x", "annotator": " "}, "needs an annotator"),
-        ({"kind": "skip", "item": "x", "uuid": "7"}, "'7' is not a UUID"),
+        ({"kind": "skip", "item": "x", "uuid": "7"}, "'7', which is not a UUID"),
         ({"kind": "guess", "item": "x"}, "no kind of event called 'guess'"),
         ({"kind": "skip", "item": "x\0"}, "cannot be stored"),
         ({"kind": "skip", "item": "x", "annotator": "\ud800"}, "cannot be stored"),
@@ -265,7 +224,7 @@ def test_sqlite_commits_are_synced_in_full(tmp_path):
         ({"kind": "skip", "item": "x", "payload": {"a": "\ud800"}}, "as JSON"),
         (
             {"kind": "skip", "item": "x", "client_time": datetime(2026, 1, 1)},
-            "no time zone",
+            "without a time zone",
         ),
     ],
 )

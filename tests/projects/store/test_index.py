@@ -192,7 +192,7 @@ def test_a_round_is_read_back_as_it_was(store):
 def test_a_round_never_changes(store):
     one, two, _ = fill(store)
     store.add_round(StoredRound(step=0, strategy="npc", items=(RoundItem(one),)))
-    with pytest.raises(StoreError, match=r"Round 0 .* \(npc, 1 items, seed None\)"):
+    with pytest.raises(StoreError, match="Round 0 is stored already"):
         store.add_round(StoredRound(step=0, strategy="npc", items=(RoundItem(two),)))
     with pytest.raises(UsageError, match="next round is 1; got 4"):
         store.add_round(StoredRound(step=4, strategy="npc", items=()))

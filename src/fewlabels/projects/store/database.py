@@ -278,25 +278,13 @@ class Database:
                 raise errors.UsageError("Nothing is written while a moment is read.")
             yield self.joined
             return
-        with (
-            explained(self.place),
-            self.engine.connect() as connection,
-            self.transaction(connection),
-        ):
-            yield connection
-
-    @contextmanager
-    def transaction(self, connection: sa.Connection) -> Iterator[None]:
-        """Let a connection write alone until the end of the block."""
-        connection.execution_options(**{_WRITES: True})
-        try:
+        with explained(self.place), self.engine.connect() as connection:
+            connection.execution_options(**{_WRITES: True})
             with connection.begin():
                 if not self.path:
                     lock = f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"
                     connection.execute(sa.text(lock))
-                yield
-        finally:
-            connection.execution_options(**{_WRITES: False})
+                yield connection
 
     def now(self, connection: sa.Connection) -> datetime:
         """Return the time; on a server its time, which all annotators share."""
@@ -399,8 +387,8 @@ def check_stored(
         unknown -= set(connection.execute(query).scalars())
     if unknown:
         raise errors.StoreError(
-            f"{len(unknown)} of {len(named)} {noun}s are not in the store, the first "
-            f"is {min(unknown)!r}. Add them first."
+            f"{len(unknown)} of {len(named)} {noun}s are not in the store, such as "
+            f"{min(unknown)!r}."
         )
 
 

@@ -125,10 +125,7 @@ class Items(Database):
                 same = replace(given, created=known.created, options=known.options)
                 texts = {records.canonical(r.options) for r in (known, given)}
                 if known != same or len(texts) > 1:
-                    raise StoreError(
-                        f"Round {given.step} is stored already ({known.strategy}, "
-                        f"{len(known.items)} items, seed {known.seed}); add the next."
-                    )
+                    raise StoreError(f"Round {given.step} is stored already.")
                 return known
             if given.step != len(rounds):
                 raise UsageError(f"The next round is {len(rounds)}; got {given.step}.")

@@ -412,10 +412,7 @@ def _check_references(connection: sa.Connection, events: Sequence[Event]) -> Non
     active |= {e.class_number for e in events if e.kind is Kind.CLASS_ADDED}
     for event in events:
         if event.kind in LABELS and event.class_number not in active:
-            raise StoreError(
-                f"The label for '{event.item}' names class {event.class_number}; the "
-                f"classes in use are {sorted(active)}. Add or restore it."
-            )
+            raise StoreError(f"Class {event.class_number} of a label is not in use.")
 
 
 def _switch(connection: sa.Connection, undo: Event) -> dict[str, Any]:
@@ -426,20 +423,15 @@ def _switch(connection: sa.Connection, undo: Event) -> dict[str, Any]:
         raise StoreError(f"There is no event {undo.target} to undo.")
     name = f"Event {target.sequence} ({target.kind})"
     if Kind(target.kind) in records.CLASS_EVENTS:
-        remedy = "rename, retire or restore the class instead"
-        raise StoreError(f"{name} cannot be undone; {remedy}.")
+        raise StoreError(f"{name} cannot be undone; change the class instead.")
     if target.annotator != undo.annotator:
-        raise StoreError(
-            f"{name} is by '{target.annotator}'; '{undo.annotator}' cannot undo it."
-        )
+        raise StoreError(f"{name} is by '{target.annotator}', who alone can undo it.")
     is_root = target.root is None
     root = target.sequence if is_root else target.root
     query = sa.select(EVENTS.c.sequence).where(EVENTS.c.root == root)
     switches = connection.execute(query.order_by("sequence")).scalars().all()
     if len(switches) % 2 if is_root else target.sequence != switches[-1]:
-        raise StoreError(
-            f"{name} does not hold any more: undo event {switches[-1]} to go back."
-        )
+        raise StoreError(f"{name} does not hold; undo event {switches[-1]} instead.")
     return {"target": target.sequence, "root": root, "item": target.item}
 
 
@@ -449,9 +441,7 @@ def _change_class(connection: sa.Connection, event: Event) -> None:
     rows = connection.execute(sa.select(CLASSES.c.name, CLASSES.c.number))
     number_of = {row.name: row.number for row in rows}
     if name is not None and number_of.get(name, number) != number:
-        raise StoreError(
-            f"The class name '{name}' is taken by class {number_of[name]}."
-        )
+        raise StoreError(f"The name '{name}' is taken by class {number_of[name]}.")
     is_new, next_number = event.kind is Kind.CLASS_ADDED, len(number_of)
     if number != next_number if is_new else number not in number_of.values():
         raise StoreError(
