@@ -9,7 +9,7 @@ from fewlabels.errors import TargetWarning, UsageError
 from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
 from fewlabels.projects.settings import (
-    assumed,
+    assumed_shares,
     read_shares,
     with_shares,
     without_stale_shares,
@@ -56,7 +56,7 @@ def test_shares_that_cannot_be_meant(tmp_path, given):
 def test_a_trainer_is_told_the_shares(name, shares, options, meant):
     found = with_shares(Choice(name=name), shares)
     assert found == Choice(name=name, options=options)
-    assert assumed(found, 2) == meant
+    assert assumed_shares(found, 2) == meant
 
 
 def test_a_trainer_without_use_for_shares_says_so(tmp_path):
@@ -67,14 +67,14 @@ def test_a_trainer_without_use_for_shares_says_so(tmp_path):
 
 def test_estimated_targets_assume_nothing():
     told = Choice(name="fixmatch-darp", options={"target": "estimated"})
-    assert assumed(told, 2) is None
+    assert assumed_shares(told, 2) is None
 
 
 def test_by_default_nothing_is_assumed(tmp_path):
     with begin(tmp_path, trainer=None) as project:
         chosen = project.settings.trainer
         assert not chosen.name.endswith("-darp")
-        assert assumed(chosen, 2) is None
+        assert assumed_shares(chosen, 2) is None
 
 
 def all_even_but_one(project):

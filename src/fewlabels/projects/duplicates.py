@@ -55,7 +55,7 @@ _CHUNK = 8_192
 _STRETCH = float(np.log(PROPORTIONS))
 
 
-def first_alike(
+def find_first_alike(
     lightness: NDArray[np.uint8],
     color: NDArray[np.uint8],
     proportions: NDArray[np.float64],

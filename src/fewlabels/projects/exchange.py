@@ -253,7 +253,7 @@ def _csv_rows(
                 advice = "put a name with a separator into quotes."
                 faults.append(Fault(line, f"{sizes}; {advice}"))
             else:
-                row = dict(zip(names, map(unguarded, cells), strict=False))
+                row = dict(zip(names, map(unescape_formula, cells), strict=False))
                 if "id" in row:
                     row["id"] = row["id"].strip().removeprefix(_ID_MARK)
                 yield SourceRow(line, row)
@@ -788,6 +788,6 @@ def escape_formula(cell: str) -> str:
     return f"'{cell}" if _RISKY.match(cell) else cell
 
 
-def unguarded(cell: str) -> str:
+def unescape_formula(cell: str) -> str:
     """Return what was written by ``escape_formula``; other text stays as it is."""
     return cell[1:] if _GUARDED.match(cell) else cell

@@ -94,7 +94,7 @@ people{selection}. The network is {network}, its input is {size}.
 
 ## Use
 
-    fewlabels predict THIS_FOLDER FOLDER_OF_IMAGES --out predictions.csv
+    fewlabels predict THIS_FOLDER {source} --out predictions.csv
 
 ## Limits
 
@@ -391,10 +391,10 @@ def _load_encoder(
 def _model_card(facts: Facts, config: ModelConfig) -> str:
     """Return the card in Markdown; names that people chose are escaped."""
     channels, *sides = config.input_shape
-    size = f"a row of {channels} numbers"
+    size, source = f"a row of {channels} numbers", "ROWS.parquet"
     if sides:
         kind = "grey" if channels == 1 else "color"
-        size = f"an image of {sides[1]} × {sides[0]} pixels, {kind}"
+        size, source = f"{sides[1]} × {sides[0]} pixels, {kind}", "FOLDER_OF_IMAGES"
     audited, num_open = facts.audited, facts.num_unanswered
     if audited is None or audited.accuracy is None:
         accuracy = "Not measured: no random slice of images was set aside for an audit."
@@ -418,6 +418,7 @@ def _model_card(facts: Facts, config: ModelConfig) -> str:
         selection=_escaped(chosen_by),
         network=_escaped(f"{config.network}{encoder}"),
         size=size,
+        source=source,
         rows="\n".join(f"| {_escaped(name)} | {number} |" for name, number in counts),
     )
 

@@ -438,7 +438,9 @@ def check_class_names(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         classes.append(free_name(name, classes))
     if len(classes) < 2:
-        raise UsageError(f"The classes are {classes}; give at least two names.")
+        raise UsageError(
+            f"The classes are {classes}; give at least two different names."
+        )
     return tuple(classes)
 
 

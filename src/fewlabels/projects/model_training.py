@@ -24,7 +24,7 @@ from fewlabels.pool import Pool
 from fewlabels.projects import folder as folders
 from fewlabels.projects.export import Facts, load_model, save_model
 from fewlabels.projects.folder import ModelRecord
-from fewlabels.projects.settings import assumed, with_shares
+from fewlabels.projects.settings import assumed_shares, with_shares
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.training_plan import duration, expected_seconds
 from fewlabels.protocols import Classifier, Trainer
@@ -142,7 +142,7 @@ def other_trainer(project: "Project", name: str | Choice) -> Choice:
     shared = {"encoder", "encoder_options"} & own.options.keys() & set(known)
     options = {option: own.options[option] for option in shared} | chosen.options
     chosen = Choice(name=chosen.name, options=options)
-    shares = assumed(own, len(project.store.classes()))
+    shares = assumed_shares(own, len(project.store.classes()))
     option = training.share_option(chosen.name)
     if shares is None or option is None or option.name in options:
         return chosen

@@ -147,7 +147,8 @@ class ProjectSettings(_Common):
         except FileNotFoundError as error:
             raise errors.ProjectError(f"There is no project in '{folder}'.") from error
         except OSError as error:
-            raise errors.ProjectError(f"'{path}': {error.strerror}.") from error
+            msg = f"'{path}' cannot be read: {error.strerror}."
+            raise errors.ProjectError(msg) from error
         except ValidationError as error:
             raise errors.ProjectError(f"'{path}': {faults(error)}") from error
 
@@ -239,14 +240,14 @@ def without_stale_shares(trainer: Choice, num_classes: int) -> Choice:
     others: the shares are unknown again.
     """
     option = training.share_option(trainer.name)
-    shares = assumed(trainer, num_classes)
+    shares = assumed_shares(trainer, num_classes)
     if option is None or shares is None or len(shares) == num_classes:
         return trainer
     options = dict(trainer.options) | option.as_option(UNKNOWN_SHARES)
     return Choice(name=trainer.name, options=options)
 
 
-def assumed(trainer: Choice, num_classes: int) -> tuple[float, ...] | None:
+def assumed_shares(trainer: Choice, num_classes: int) -> tuple[float, ...] | None:
     """Return the shares that a training is aligned to; None for none."""
     option = training.share_option(trainer.name)
     return None if option is None else option.assumed(trainer.options, num_classes)

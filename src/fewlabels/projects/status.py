@@ -11,7 +11,7 @@ from fewlabels import training
 from fewlabels.errors import count
 from fewlabels.experiments import evaluation
 from fewlabels.projects.folder import NUM_TO_TELL_APART, ModelRecord
-from fewlabels.projects.settings import assumed
+from fewlabels.projects.settings import assumed_shares
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.store import Agreement, Kind, agreement
 from fewlabels.projects.store.records import LABELS
@@ -87,7 +87,15 @@ def project_status(project: "Project") -> Status:
     numbers = range(len(snapshot.classes))
     labels, audited = Counter(snapshot.labels), Counter(snapshot.audited.values())
     counts = tuple(labels[number] for number in numbers)
-    compared, right = _compare(records, snapshot)
+    # The audit slice of the latest model measures; models from before some of it was
+    # drawn are left out. Classes count by number: one may have been renamed since.
+    items = sorted(snapshot.audited.keys() & snapshot.positions.keys())
+    items = [item for item in items if not records or item in records[-1].audit]
+    compared = [record for record in records if record.audit.keys() >= set(items)]
+    right = [
+        [each.classes.index(each.audit[i]) == snapshot.audited[i] for i in items]
+        for each in compared
+    ]
     num_labeled = [record.num_labeled for record in compared]
     latest = records[-1] if records else None
     gain = None
@@ -143,26 +151,6 @@ def project_status(project: "Project") -> Status:
         ),
         next_step=next_step,
     )
-
-
-def _compare(
-    records: Sequence[ModelRecord], snapshot: Snapshot
-) -> tuple[Sequence[ModelRecord], evaluation.Rights]:
-    """Return the models that can be compared, and whether each was right on each item.
-
-    The audit slice of the latest model measures; earlier models that were made before
-    some of it was drawn are left out.
-    """
-    items = sorted(snapshot.audited.keys() & snapshot.positions.keys())
-    if records:
-        items = [item for item in items if item in records[-1].audit]
-    shared = [record for record in records if record.audit.keys() >= set(items)]
-    # By number: a class may have been renamed since.
-    right = [
-        [each.classes.index(each.audit[i]) == snapshot.audited[i] for i in items]
-        for each in shared
-    ]
-    return shared, right
 
 
 def _audit_notes(project: "Project", snapshot: Snapshot) -> Iterator[str]:
@@ -239,7 +227,7 @@ def _label_notes(snapshot: Snapshot, counts: Sequence[int], noun: str) -> Iterat
 def _share_notes(project: "Project", snapshot: Snapshot) -> Iterator[str]:
     """Yield where labels of random images contradict the assumed class shares."""
     chosen, classes = project.settings.trainer, snapshot.classes
-    shares = assumed(chosen, len(classes))
+    shares = assumed_shares(chosen, len(classes))
     if shares is None:
         return
     if len(shares) != len(classes):

@@ -16,7 +16,7 @@ from fewlabels.jobs import startable
 from fewlabels.names import AllowCode, check_code
 from fewlabels.projects import Project
 from fewlabels.projects.folder import NUM_TO_TELL_APART
-from fewlabels.projects.settings import UNKNOWN_SHARES, assumed
+from fewlabels.projects.settings import UNKNOWN_SHARES, assumed_shares
 from fewlabels.web.messages import Facts
 
 FIRST_IMAGES = 2_000
@@ -173,7 +173,7 @@ def _from_scratch(project: Project) -> Choice:
     from fewlabels.projects.training_plan import from_scratch
 
     num_classes = len(project.store.classes())
-    shares = assumed(project.chosen_trainer(), num_classes)
+    shares = assumed_shares(project.chosen_trainer(), num_classes)
     return from_scratch(shares or UNKNOWN_SHARES)
 
 

@@ -178,7 +178,7 @@ def damaged(place: str, reason: str) -> errors.DamagedStoreError:
 
 
 @contextmanager
-def explained(place: str) -> Iterator[None]:
+def translate_errors(place: str) -> Iterator[None]:
     """Turn an error of the database inside the block into a sentence about a place."""
     try:
         yield
@@ -264,7 +264,7 @@ class Database:
         if self.joined is not None:
             yield self.joined
             return
-        with explained(self.place), self.engine.begin() as connection:
+        with translate_errors(self.place), self.engine.begin() as connection:
             if not self.path:
                 level = "REPEATABLE READ"
                 connection.execute(sa.text(f"SET TRANSACTION ISOLATION LEVEL {level}"))
@@ -278,7 +278,7 @@ class Database:
                 raise errors.UsageError("Nothing is written while a moment is read.")
             yield self.joined
             return
-        with explained(self.place), self.engine.connect() as connection:
+        with translate_errors(self.place), self.engine.connect() as connection:
             connection.execution_options(**{_WRITES: True})
             with connection.begin():
                 if not self.path:

@@ -117,7 +117,7 @@ class Store(Items, Leases):
                     schema.renew_checksums(new)
                 return copy.backup(path)
         with (
-            database.explained(self.place),
+            database.translate_errors(self.place),
             replace_file(path) as partial,
             closing(sqlite3.connect(str(self.path))) as source_file,
             closing(sqlite3.connect(partial)) as target_file,
@@ -210,9 +210,13 @@ class Store(Items, Leases):
                 before = store.event(earlier.event.target)
                 if before and (before.event.kind is Kind.UNDO) == is_redo:
                     target = before.event.uuid  # as the first time
-            if target is None:
-                find = _last_undo if is_redo else _last_verdict
-                target = find(connection, annotator)
+            if target is None and is_redo:
+                target = _last_undo(connection, annotator)
+            elif target is None:  # the last verdict in force that was asked for
+                verdicts = schema.IN_FORCE
+                own = verdicts.c.annotator == annotator, _is_asked(verdicts)
+                query = sa.select(verdicts.c.uuid).where(*own).limit(1)
+                target = connection.scalar(query.order_by(verdicts.c.sequence.desc()))
             if target is None:
                 verb = "redo" if is_redo else "undo"
                 raise UsageError(f"'{annotator}' has nothing to {verb}.")
@@ -340,13 +344,6 @@ def _events(
         content = {name: getattr(row, name) for name in _FIELDS}
         content |= {"kind": Kind(row.kind), "target": row.target_uuid}
         yield StoredEvent(row.sequence, row.server_time, Event(**content))
-
-
-def _last_verdict(connection: sa.Connection, annotator: str) -> str | None:
-    """Return the UUID of the annotator's last verdict in force that was asked for."""
-    mine = schema.IN_FORCE.c.annotator == annotator, _is_asked(schema.IN_FORCE)
-    query = sa.select(schema.IN_FORCE.c.uuid).where(*mine)
-    return connection.scalar(query.order_by(schema.IN_FORCE.c.sequence.desc()).limit(1))
 
 
 def _last_undo(connection: sa.Connection, annotator: str) -> str | None:
