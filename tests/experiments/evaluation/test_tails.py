@@ -1,8 +1,7 @@
 import pytest
 from scipy import stats
 
-from fewlabels.experiments.evaluation.audit import chi_squared_tail
-from fewlabels.experiments.evaluation.measurement import chance_of
+from fewlabels.experiments.evaluation.measurement import chance_of, chi_squared_tail
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 8, 9, 99])

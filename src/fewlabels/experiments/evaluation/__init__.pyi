@@ -1,12 +1,3 @@
-from .audit import (
-    CurvePoint as CurvePoint,
-    Gain as Gain,
-    Rights as Rights,
-    balance_note as balance_note,
-    expected_gain as expected_gain,
-    fall_note as fall_note,
-    learning_curve as learning_curve,
-)
 from .budgets import (
     Saving as Saving,
     area_under_curve as area_under_curve,
@@ -33,6 +24,13 @@ from .comparisons import (
     welch as welch,
 )
 from .measurement import (
+    CurvePoint as CurvePoint,
+    Gain as Gain,
+    Rights as Rights,
+    balance_note as balance_note,
+    expected_gain as expected_gain,
+    fall_note as fall_note,
+    learning_curve as learning_curve,
     AuditedAccuracy as AuditedAccuracy,
     accuracy as accuracy,
     accuracy_interval as accuracy_interval,
