@@ -67,14 +67,6 @@ def test_by_default_a_thousandth_of_the_ceiling_is_a_tie():
     assert chosen == [[1], [2]]
 
 
-def test_the_last_layer_warns_with_both_numbers_and_records_the_tie():
-    pool, classifier = contract.problem(1)
-    literal = NeuralPreconditioning(kernel="last-layer")
-    with pytest.warns(DegenerateGramWarning, match="38 items are compared through 17"):
-        query = contract.chosen_by(literal, pool, classifier, size=30)
-    assert query.record["tie"] is True
-
-
 @pytest.mark.parametrize("kernel", ["auto", "last-layer", "wide-head"])
 @pytest.mark.parametrize("method", ["random", "greedy"])
 @pytest.mark.parametrize("num_labeled", [0, 1, 8])

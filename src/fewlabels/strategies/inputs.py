@@ -147,6 +147,13 @@ def _in_double(function: Callable[[Tensor], Tensor], rows: Rows) -> Tensor:
     return function(rows[:].to(torch.float64))
 
 
+def network_inputs(classifier: Classifier, images: Images, items: Tensor) -> Tensor:
+    """Return what the network of a classifier is given of some items."""
+    if isinstance(classifier, OwnInputs):
+        return classifier.inputs(images, items)
+    return models.as_input(images.read(items))
+
+
 def label_free_rows(
     classifier: Classifier, outputs: Outputs, images: Images, items: Tensor
 ) -> tuple[RowSource, float]:
@@ -157,10 +164,7 @@ def label_free_rows(
     """
     if not isinstance(classifier.module, models.Neighbors):
         return outputs.features[:].numpy(), 0.0
-    if isinstance(classifier, OwnInputs):
-        rows = classifier.inputs(images, items)
-    else:
-        rows = models.as_input(images.read(items)).flatten(start_dim=1)
+    rows = network_inputs(classifier, images, items).flatten(start_dim=1)
     return rows.numpy(), float(classifier.module.origin)
 
 

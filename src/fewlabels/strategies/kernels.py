@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -10,11 +11,16 @@ from torch import Tensor
 
 from fewlabels import gram
 from fewlabels.errors import Count, UsageError, check_finite_rows
-from fewlabels.models import as_input
 from fewlabels.names import check_known, import_object
 from fewlabels.pool import Pool, Record, take_rows
-from fewlabels.protocols import Kernel, Outputs, OwnInputs
-from fewlabels.strategies.inputs import BuiltIn, Request, check_classes, random_subset
+from fewlabels.protocols import Kernel, Outputs
+from fewlabels.strategies.inputs import (
+    BuiltIn,
+    Request,
+    check_classes,
+    network_inputs,
+    random_subset,
+)
 
 KernelName = Literal["auto", "last-layer", "wide-head", "softmax", "ntk", "diffusion"]
 
@@ -257,15 +263,9 @@ def tangent_kernel(request: Request, *, normalize: bool) -> Kernel:
     classifier, pool = request.classifier, request.pool
     if classifier.module is None:
         raise UsageError("'ntk' needs the network; choose 'auto' or 'last-layer'.")
-
-    def inputs(indices: Tensor) -> Tensor:
-        if isinstance(classifier, OwnInputs):
-            return classifier.inputs(pool.images, indices)
-        return as_input(pool.images.read(indices))
-
     return gram.ntk_kernel(
         classifier.module,
-        inputs,
+        partial(network_inputs, classifier, pool.images),
         len(pool),
         num_classes=pool.num_classes,
         generator=request.generator,
