@@ -55,7 +55,7 @@ def main() -> None:
             "python": platform.python_version(),
             "system": f"{platform.system()} {platform.machine()}",
         }
-    RESULT.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+        RESULT.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
     print(RESULT.read_text("utf-8"), end="")
 
 
