@@ -108,7 +108,7 @@ def test_an_address_that_mlflow_does_not_know_is_told(mlflow):
 
 def test_without_mlflow_it_is_said_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(UsageError, match=r"fewlabels\[mlflow\]"):
+    with pytest.raises(UsageError, match=r"fewlabels\[track\]"):
         Mlflow("sqlite:///x.db", "toy")
 
 

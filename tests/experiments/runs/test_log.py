@@ -170,5 +170,5 @@ def test_two_listen_at_once(tmp_path):
 
 def test_without_tensorboard_the_command_to_install_it_is_named(monkeypatch):
     monkeypatch.setattr("fewlabels.names.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'fewlabels\[tensorboard\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'fewlabels\[track\]'"):
         TrainingLog(Path("nowhere"), Path("nowhere"))
