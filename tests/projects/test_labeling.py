@@ -3,10 +3,9 @@
 from datetime import UTC, datetime
 
 import pytest
-from tests.projects.toy import begin, begun, changed, num_events, pictures, truth, write
+from tests.projects.toy import begin, begun, changed, num_events, write
 
 from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
-from fewlabels.projects import Project
 from fewlabels.projects.store import Kind, new_uuid
 
 
@@ -65,25 +64,6 @@ def test_a_change_to_the_same_answer_is_none(project):
     assert num_events(project) == before
     again = project.change(one, "odd", annotator="ann", uuid=new_uuid())
     assert again.sequence == before + 1  # else it could not be sent twice
-
-
-def test_undo_and_redo_go_back_across_rounds(project):
-    first = [asked.item for asked in project.ask().items]
-    for item in first:
-        project.label(item, "odd", annotator="ann")
-    with pytest.warns(UserWarning, match="no model was trained"):
-        second = project.ask().items[0].item
-    project.label(second, "even", annotator="ann")
-    project.label(first[0], "even", annotator="bob")
-    assert project.undo(annotator="ann").event.item == second
-    assert project.undo(annotator="ann").event.item == first[-1]
-    assert project.redo(annotator="ann").event.item == first[-1]
-    project.change(first[0], "even", annotator="ann")
-    with pytest.raises(UsageError, match="'ann' has nothing to redo"):
-        project.redo(annotator="ann")
-    assert project.undo(annotator="ann").event.item == first[0]
-    assert words(project) == dict.fromkeys(first, "odd")
-    assert words(project, "bob") == {first[0]: "even"}
 
 
 def test_a_call_that_is_sent_twice_counts_once(project):
@@ -171,23 +151,6 @@ def test_what_does_not_fit_is_refused_in_a_sentence(project):
     assert num_events(project) == before + 1
 
 
-def test_the_next_images_go_to_one_person_each(project):
-    assert project.lease(3, annotator="ann").leases == ()  # nothing was asked yet
-    items = [asked.item for asked in project.ask().items]
-    token = new_uuid()
-    for _ in range(2):  # sent twice
-        mine = project.lease(3, annotator="ann", token=token)
-        assert [lease.item for lease in mine.leases] == items[:3]
-    others = project.lease(10, annotator="bob")
-    assert [lease.item for lease in others.leases] == items[3:]
-    assert others.num_held == 3
-    project.label(items[0], "odd", annotator="ann")
-    assert [lease.item for lease in project.heartbeat(token)] == sorted(items[1:3])
-    assert project.release(token, items[1:2]) == 1
-    project.unsure(items[2], annotator="ann")  # then somebody else is asked
-    assert [one.item for one in project.lease(10, annotator="eve").leases] == items[1:3]
-
-
 def test_a_file_that_is_told_is_the_same_verbs(project, tmp_path):
     asked = project.ask()
     path_of = {item.id: item.path for item in project.store.items()}
@@ -202,19 +165,6 @@ def test_a_file_that_is_told_is_the_same_verbs(project, tmp_path):
     assert words(project) == {one: "odd"}
     project.redo(annotator="ann")
     assert words(project) == {one: "even"}
-
-
-def test_several_people_label_one_image(tmp_path):
-    pictures(tmp_path / "images")
-    with begun(tmp_path) as project:
-        item = project.ask().items[0].item
-        project.label(item, "odd", annotator="ann")
-    with changed(Project.open(tmp_path / "project"), overlap=2) as project:
-        assert len(project.snapshot().open) == 7
-        leased = project.lease(1, annotator="bob").leases[0].item
-        assert leased == item
-        project.label(leased, truth("01"), annotator="bob")
-        assert project.snapshot().known == {item: 1}
 
 
 def test_what_one_is_unsure_of_waits_for_the_others(project):

@@ -15,7 +15,6 @@ from tests.projects.toy import (
     begun,
     changed,
     go_on,
-    paths,
     pictures,
 )
 
@@ -31,23 +30,6 @@ from fewlabels.projects.store import Store, new_uuid
 def project(tmp_path):
     with begun(tmp_path) as opened:
         yield opened
-
-
-def test_a_changed_picture_is_asked_about_again(project):
-    asked = go_on(project)
-    place = [one.role for one in asked.items].index("query")
-    name = paths(project, asked)[place]
-    save(project.images_folder / name, 77)
-    project.index()
-    snapshot = project.snapshot()
-    index = [item.path for item in snapshot.items].index(name)
-    assert index in snapshot.candidates
-    assert snapshot.labels[index] is None
-    assert asked.items[place].item not in snapshot.known
-    assert project.train().record.num_labeled == 3
-    save(project.images_folder / name, int(name[:2]))  # the old content comes back
-    project.index()
-    assert asked.items[place].item in project.snapshot().known
 
 
 def test_who_looked_earlier_and_writes_later_loses_no_new_picture(project, monkeypatch):
