@@ -112,6 +112,7 @@ NAMES = pa.array(["a", "b"])
         (table(id=NAMES), "embedding is missing"),
         (table(embedding=lists(ROWS[:2])), "id is missing"),
         (table(id=NAMES, embedding=NAMES), "string, not lists of numbers"),
+        (table(id=NAMES, embedding=pa.array([1.0, 2.0])), "double, not lists"),
         (
             table(id=NAMES, embedding=pa.array([[1.0, 2.0], [1.0]])),
             "row 2 has 1 numbers, not 2",

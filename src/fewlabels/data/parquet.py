@@ -205,7 +205,11 @@ def shape_of(file: IO[bytes]) -> tuple[int, list[str]]:
 
 def list_column(file: IO[bytes], column: str) -> Iterator[NDArray[np.float32]]:
     """Yield a column of equally long lists of numbers as rows (n, width), in parts."""
-    return _vector_parts(file, [column])
+    with _opened(file) as table:
+        kind = table.schema_arrow.field(column).type
+    if not _is_list(kind):
+        raise ValueError(f"'{column}' holds {kind}, not lists of numbers")
+    yield from _vector_parts(file, [column])
 
 
 def plain_column(file: IO[bytes], column: str) -> Iterator[Any]:

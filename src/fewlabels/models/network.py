@@ -424,7 +424,7 @@ def build(
     Returns:
         The network, in training mode.
     """
-    kind, sizes = _parse(name)
+    kind, sizes = check_name(name)
     if kind in {"neighbors", "blend"}:
         network = models.BlendNetwork if kind == "blend" else models.Neighbors
         keys = ("num_neighbors", "num_voters", "num_nodes")
@@ -479,12 +479,7 @@ def name_of(network: Network) -> str:
     )
 
 
-def check_name(name: str) -> None:
-    """Raise unless :func:`build` knows a network of this name."""
-    _parse(name)
-
-
-def _parse(name: str) -> tuple[str, list[int]]:
+def check_name(name: str) -> tuple[str, list[int]]:
     """Return the first word of a name and the sizes in it, once they are checked."""
     kind, *digits = name.split("-")
     are_sizes = all(re.fullmatch(r"\d{1,9}", size) for size in digits)
