@@ -581,7 +581,7 @@ class Overlap(NamedTuple):
     """Of each two strategies, (A, A); on the diagonal a strategy against itself with
     other seeds, NaN where that is not known."""
     chance: float | None
-    """Overlap of random picks; None where the size of the pool is unknown."""
+    """Overlap of random picks; None where so many cannot be picked."""
 
 
 def overlap_section(context: Context) -> Section:
@@ -716,11 +716,11 @@ def _overlap(
             elif len(trials) > 1:
                 fair[i, j] = overlap_across_trials(sets[i], sets[j], starts=shared)
     fair_chance = unions_chance = None
-    described = [cell.description for cell in results.cells if cell.description]
-    pool_size = described[0].get("data", {}).get("num_items")
+    described = next(cell.description for cell in results.cells if cell.description)
+    pool_size = described["data"]["num_items"]
     start, begun = max(map(len, starts[0])), len(set().union(*chain(*starts)))
-    picked, rest = amount - start, (pool_size or 0) - begun
-    if pool_size is not None and 0 < picked <= min(pool_size - start, rest):
+    picked, rest = amount - start, pool_size - begun
+    if 0 < picked <= min(pool_size - start, rest):
         joined = round(rest * (1 - (1 - picked / rest) ** len(trials)))
         fair_chance = chance_overlap(pool_size - start, picked, picked)
         unions_chance = chance_overlap(rest, joined, joined, shared=begun)
