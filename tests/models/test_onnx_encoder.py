@@ -126,7 +126,7 @@ def test_what_is_no_such_network_is_explained(tmp_path):
     for name, options, message in (
         ("none.onnx", {}, "There is no onnx:FILE.onnx at '.*none.onnx'"),
         ("net", {}, "There is no onnx:FILE.onnx at"),
-        ("text.onnx", {}, "text.onnx' cannot be used: it is damaged"),
+        ("text.onnx", {}, "text.onnx' could not be made"),
         ("gray.onnx", {}, r"\('n', 1, 6, 6\)\], not \(n, 3, "),
         ("net.onnx", {"size": 8}, "takes images of 6 x 6 pixels"),
         ("net.onnx", {"output": "x"}, "no output of the network called 'x'.*rows"),
