@@ -396,16 +396,15 @@ class RefutationSearch:
             ranking = _TieRanking(self, torch.unique(tied.subsets))
             return ranking.best(tied.numbers, tied.subsets)[1]
         everything = _TieRanking(self, self.draws.items) if self.fits else None
-        numbers, subsets = [], []
-        for part in _split(range(num_draws), _TIED_CHUNK):
-            drawn = self.draws.subsets(part)
+
+        def best(numbers: Tensor, drawn: Tensor) -> tuple[int, Tensor]:
             ranking = everything or _TieRanking(self, torch.unique(drawn))
-            number, subset = ranking.best(torch.tensor(part), drawn)
-            numbers.append(number)
-            subsets.append(subset)
-        drawn = torch.stack(subsets)
-        ranking = everything or _TieRanking(self, torch.unique(drawn))
-        return ranking.best(torch.tensor(numbers), drawn)[1]
+            return ranking.best(numbers, drawn)
+
+        parts = _split(range(num_draws), _TIED_CHUNK)
+        winners = [best(torch.tensor(part), self.draws.subsets(part)) for part in parts]
+        numbers, subsets = zip(*winners, strict=True)
+        return best(torch.tensor(numbers), torch.stack(subsets))[1]
 
 
 def _split(numbers: range, length: int) -> list[range]:
