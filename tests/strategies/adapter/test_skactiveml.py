@@ -191,5 +191,5 @@ def test_without_scikit_activeml_the_command_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "skactiveml", None)
     monkeypatch.setitem(sys.modules, "skactiveml.base", None)
     monkeypatch.delitem(sys.modules, "fewlabels.strategies.skactiveml")
-    with pytest.raises(UsageError, match=r"pip install 'fewlabels\[skactiveml\]'"):
+    with pytest.raises(UsageError, match="pip install 'scikit-activeml"):
         importlib.import_module("fewlabels.strategies.skactiveml")
