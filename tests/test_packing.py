@@ -1,4 +1,4 @@
-"""The statements of docs/packing.md, checked on random problems."""
+"""The statements of docs/theory.md, checked on random problems."""
 
 import math
 from itertools import combinations
