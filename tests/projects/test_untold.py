@@ -71,6 +71,48 @@ def test_a_file_that_one_of_two_people_told_is_written_over_for_the_other(tmp_pa
         assert project.tell(file, annotator="bob").num_new == len(names)
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("other", ["bob", ""])
+def test_the_same_answers_of_somebody_else_are_not_written_over(tmp_path, kind, other):
+    with begin(tmp_path, overlap=2) as project:
+        file = tmp_path / f"query.{EXTENSION[kind]}"
+        asked = project.ask()
+        project.write_query(asked, file)
+        given = [(row, truth(n)) for row, n in enumerate(paths(project, asked)[:6])]
+        FILL[kind](file, [(row, label, "", "ann") for row, label in given])
+        project.tell(file)
+        project.write_query(project.ask(), file)
+        FILL[kind](file, [(row, label, "", other) for row, label in given])
+        before = file.read_bytes()
+        with pytest.raises(UsageError, match="6 new answers"):
+            project.write_query(project.ask(), file)
+        assert file.read_bytes() == before
+        assert project.tell(file, annotator="bob").num_new == 6
+        project.write_query(project.ask(), file)
+
+
+def test_a_skip_that_was_told_as_unsure_is_not_written_over(project, tmp_path):
+    file = tmp_path / "query.csv"
+    project.write_query(project.ask(), file)
+    FILL["csv"](file, [(0, "", "unsure", "ann")])
+    project.tell(file)
+    FILL["csv"](file, [(0, "", "skip", "ann")])
+    with pytest.raises(UsageError, match="1 new answer"):
+        project.write_query(project.ask(), file)
+
+
+def test_answers_that_were_told_before_a_kill_are_written_over(project, tmp_path):
+    asked = project.ask()
+    file = project.write_query(asked, tmp_path / "query.csv")
+    names = paths(project, asked)
+    FILL["csv"](file, [(row, truth(name), "", "ann") for row, name in enumerate(names)])
+    project.tell(file)
+    (project.folder / ".stored-answers").unlink()  # killed before it was noted
+    project.train()
+    project.write_query(project.ask(), file)
+    assert names[0] not in file.read_text("utf-8")
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [

@@ -2,6 +2,7 @@
 
 import errno
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -15,7 +16,7 @@ from fewlabels.projects import exchange
 from fewlabels.projects.exchange import AskedItem
 from fewlabels.projects.labels import ProjectLabels, annotator_name, answer_event
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.projects.store import Event, Item, Kind, RoundItem
+from fewlabels.projects.store import Annotation, Event, Item, Kind, RoundItem
 from fewlabels.projects.store.records import LABELS
 
 _CHANGED = "changed:"  # precedes the id of an image whose file has changed
@@ -161,13 +162,9 @@ class ProjectAnswers(ProjectLabels):
                 before, kind = held.get((answer.id, who)), Kind.LABEL
                 if answer.label is None:
                     kind = Kind.SKIP if answer.skipped else Kind.UNSURE
-                    is_known = before is not None and before.kind is kind
                 elif before is not None:
                     kind = Kind.RELABEL
-                    is_known = before.class_number == number_of[answer.label]
-                else:
-                    is_known = False
-                if is_known:
+                if before is not None and _is_same(answer, before, number_of):
                     counts["num_same"] += 1
                 else:
                     counts[_COUNTED[kind]] += 1
@@ -227,13 +224,33 @@ def _check_stored(project: ProjectLabels, path: Path, snapshot: Snapshot) -> Non
     if not path.is_file() or not path.stat().st_size:
         return
     parsed = _read(project, path, snapshot, partial=True)
-    num_given = len(parsed.answers) + len(parsed.faults)
-    if num_given and _stored_files(project).get(str(path.resolve())) != _digest(path):
+    number_of = {name: number for number, name in enumerate(snapshot.classes)}
+    verdicts_on: dict[str, list[Annotation]] = defaultdict(list)
+    for verdict in snapshot.verdicts:
+        verdicts_on[verdict.item].append(verdict)
+    num_missing = len(parsed.faults)
+    for answer in parsed.answers:
+        verdicts = (v for v in verdicts_on[answer.id] if _is_same(answer, v, number_of))
+        same = {verdict.annotator for verdict in verdicts}
+        # Nobody knows who typed an answer without a name. It may be anybody's, until as
+        # many people as were wanted have given the same one.
+        is_stored = len(same) >= snapshot.overlap
+        num_missing += not (answer.annotator in same if answer.annotator else is_stored)
+    if num_missing and _stored_files(project).get(str(path.resolve())) != _digest(path):
         raise UsageError(
-            f"'{path}' holds {count(num_given, 'new answer')}. Tell it first."
+            f"'{path}' holds {count(num_missing, 'new answer')}. Tell it first."
         )
     if not exchange.is_query(path):
         raise UsageError(f"'{path}' exists and is not a query; choose another name.")
+
+
+def _is_same(
+    answer: exchange.Answer, verdict: Annotation, number_of: Mapping[str, int]
+) -> bool:
+    """Return whether a verdict says what an answer says."""
+    if answer.label is None:
+        return verdict.kind is (Kind.SKIP if answer.skipped else Kind.UNSURE)
+    return verdict.class_number == number_of[answer.label]
 
 
 def _note_stored(project: ProjectLabels, path: Path, digest: str | None) -> None:
