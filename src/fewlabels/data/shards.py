@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any
 
@@ -48,10 +47,8 @@ class Shards:
     @classmethod
     def open(cls, folder: Path) -> "Shards":
         """Open the shards of a folder; no row is read yet."""
-        names = sorted(path.name for path in folder.glob("*.parquet"))
-        files = tuple(
-            folder / name for name in names if not name.startswith((".", "_"))
-        )
+        paths = sorted(folder.glob("*.parquet"))
+        files = tuple(p for p in paths if not p.name.startswith((".", "_")))
         if not files:
             raise DataError(f"The folder '{folder}' holds no .parquet files.")
         columns, counts = ["id", "embedding", "logits", "label"], []
@@ -159,16 +156,15 @@ class Shards:
 
     def ids(self, items: NDArray[np.int64]) -> list[str]:
         """Return the ids of some items, in their order."""
-        order = np.argsort(items, kind="stable")
-        ends = list(accumulate(self.counts))
-        ids = np.empty(len(items), dtype=object)
-        for file, count, end in zip(self.files, self.counts, ends, strict=True):
-            start = end - count
-            mine = order[(items[order] >= start) & (items[order] < end)]
-            for _, part in self._parts("id", plain_column, [file]) if len(mine) else ():
-                here = mine[(items[mine] >= start) & (items[mine] < start + len(part))]
-                ids[here] = part.take(items[here] - start).to_pylist()
-                start += len(part)
+        ids, start = np.empty(len(items), dtype=object), 0
+        for file, count in zip(self.files, self.counts, strict=True):
+            end = start + count
+            if ((items >= start) & (items < end)).any():
+                for _, part in self._parts("id", plain_column, [file]):
+                    here = (items >= start) & (items < start + len(part))
+                    ids[here] = part.take(items[here] - start).to_pylist()
+                    start += len(part)
+            start = end
         return [str(name) for name in ids]
 
     def all_ids(self) -> Iterator[str]:
