@@ -146,7 +146,8 @@ def file_pool(
     unreadable = sorted([*left_out, *unreadable])
     if not files:
         seen = [f"{len(unreadable)} cannot be used: {file}." for file in unreadable[:1]]
-        raise DataError(" ".join([f"There is no image in {folder}.", *seen]))
+        words = [f"There is no image in {folder}.", *seen, "Give another folder."]
+        raise DataError(" ".join(words))
     if unreadable:
         warnings.warn(UnreadableFilesWarning(folder, unreadable), stacklevel=2)
     by_name = {entry.name: entry for entry in listed}
@@ -167,14 +168,11 @@ def file_pool(
             for file, entry in zip(files, entries, strict=True)
         ]
     )
-    bare = [
-        e.name
-        for e, is_in in zip(entries, is_test, strict=True)
-        if is_in and e.label is None
-    ]
+    bare = (is_test & (numbers == UNKNOWN)).nonzero().flatten().tolist()
     if bare:
+        first = entries[bare[0]].name
         raise LabelError(
-            f"{len(bare)} images of '{measured}' have no label, such as {bare[0]}."
+            f"{len(bare)} images of '{measured}' have no label, such as {first}."
         )
     if is_test.all():
         raise DataError(
