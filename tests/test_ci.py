@@ -89,3 +89,12 @@ def test_one_version_in_all_files():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert cited["version"] == version
     assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_every_extra_that_is_named_exists():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    texts = [path.read_text("utf-8") for path in (*pages, *ROOT.rglob("src/**/*.py"))]
+    named = re.findall(r"(?:fewlabels|'\.)\[([a-z,-]+)\]", "\n".join(texts))
+    extras = {name for names in named for name in names.split(",")}
+    assert extras == project["optional-dependencies"].keys() - {"dev"}
