@@ -154,7 +154,7 @@ class Columns:
 # --------------------------------------------------------------------------- reading
 
 
-def read_rows(
+def read_file_rows(
     path: Path,
     faults: list[Fault],
     columns: Columns | None = None,
@@ -549,7 +549,7 @@ def read_answers(
     answers: list[Answer] = []
     faults: list[Fault] = []
     num_unanswered = 0
-    for entry in read_rows(path, faults):
+    for entry in read_file_rows(path, faults):
         cells = (entry.row.get("label"), entry.row.get("status"))
         if not any(str(cell or "").strip() or cell == 0 for cell in cells):
             num_unanswered += 1
@@ -739,7 +739,7 @@ def is_query(path: Path) -> bool:
         tasks = json.loads(files.read_regular(path, MAX_BYTES))
         own = {"data", "predictions"}
         return all(task.keys() <= own and "round" in task["data"] for task in tasks)
-    rows = (entry.row for entry in read_rows(path, []))
+    rows = (entry.row for entry in read_file_rows(path, []))
     return all({"round", "id"} <= set(row) <= _ALLOWED for row in rows)
 
 

@@ -129,7 +129,9 @@ class ProjectImports(ProjectLabels):
         else:
             most = max(_MAX_ROWS, _MAX_ROWS_PER_IMAGE * len(items))
             rows = list(
-                islice(exchange.read_rows(path, faults, columns, content), most + 1)
+                islice(
+                    exchange.read_file_rows(path, faults, columns, content), most + 1
+                )
             )
             if len(rows) > most:
                 rows = []
