@@ -24,6 +24,7 @@ _FACTS = re.compile(
 )
 _ROLE = re.compile(r":(?:class|func|mod|meth|attr):(<code>)~?")
 _REFERENCE = re.compile(r":(?:class|func|mod|meth|attr|data):`~?([^`]+)`")
+_UNIT = re.compile(r"(?<=\d) (?=%|ms\b|s\b|MB\b|GB\b|±)|(?<=±) (?=\d)")
 _LITERAL_BLOCK = re.compile(r"<p>::</p>")
 _LITERAL_COLONS = re.compile(r"::</p>")
 
@@ -47,12 +48,13 @@ def learner_table() -> str:
     """Return a table of all learners, from the first sentence of each module."""
     names: dict[type, list[str]] = {}
     for name in training.names():
-        learner = type(training.make(name).learner)
-        names.setdefault(learner, []).append(f"`{name}`")
-    rows = ["| names | what it does |", "|---|---|"]
-    for learner, own in names.items():
+        names.setdefault(type(training.make(name).learner), []).append(name)
+    rows = ["| learner | forms | what it does |", "|---|---|---|"]
+    for learner, (base, *forms) in names.items():
         text = sys.modules[learner.__module__].__doc__ or ""
-        rows.append(f"| {', '.join(own)} | {text.splitlines()[0]} |")
+        shown = [f"`{form}`" for form in ("-darp", "-da") if base + form in forms]
+        shown += ["`frozen-`"] if f"frozen-{base}" in forms else []
+        rows.append(f"| `{base}` | {', '.join(shown)} | {text.splitlines()[0]} |")
     return "\n".join(rows)
 
 
@@ -127,7 +129,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Return a page without role names and double colons."""
+    """Return a page without role names and double colons; numbers keep their units."""
+    html = _UNIT.sub("\N{NO-BREAK SPACE}", html)
     html = _ROLE.sub(r"\1", html)
     html = _LITERAL_BLOCK.sub("", html)
     return _LITERAL_COLONS.sub(":</p>", html)

@@ -142,8 +142,23 @@ def test_every_command_is_in_the_guide():
 def test_every_name_is_in_the_guide(module):
     names = importlib.import_module(f"fewlabels.{module}").names()
     assert names
-    text = guide() + learner_table()
+    text = guide() + " ".join(f"`{name}`" for name in learners_in(learner_table()))
     assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def learners_in(table):
+    """Yield the names that a table of learners and their forms stands for."""
+    for row in table.splitlines()[2:]:
+        base, *forms = re.findall(r"`([^`]+)`", row)
+        stems = [base, *(base + form for form in forms if form.startswith("-"))]
+        yield from stems
+        if "frozen-" in forms:
+            yield from (f"frozen-{stem}" for stem in stems)
+
+
+def test_the_table_of_learners_names_all_and_no_other():
+    names = importlib.import_module("fewlabels.training").names()
+    assert sorted(learners_in(learner_table())) == sorted(names)
 
 
 def test_the_table_of_learners_is_on_its_page():
