@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-LIMIT = 56
+LIMIT = 55
 SOURCE = Path(__file__).parents[1] / "src" / "fewlabels"
 RUN = """
 import sys
