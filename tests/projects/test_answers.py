@@ -118,8 +118,8 @@ def test_skipped_and_unsure(project, tmp_path):
     told = project.tell(write(tmp_path / "a.csv", rows), annotator="ann")
     assert (told.num_new, told.num_skipped, told.num_blank) == (0, 2, 1)
     assert labels(project) == {(names[0], "ann"): "skip", (names[1], "ann"): "unsure"}
-    standing = project.status()
-    assert (standing.num_spent, standing.num_skipped) == (0, 1)
+    status = project.status()
+    assert (status.num_spent, status.num_skipped) == (0, 1)
     assert project.ask().items == asked.items[2:]  # asked of nobody again
     before = num_events(project)
     assert project.tell(tmp_path / "a.csv", annotator="ann").num_same == 2
@@ -139,19 +139,19 @@ def test_two_annotators_with_overlap_two(tmp_path):
         asked = project.ask()
         first, *others = paths(project, asked)
         answer(project, asked, annotator="ann")
-        standing = project.status()
-        assert (standing.num_open, sum(standing.class_counts)) == (4, 0)
-        assert standing.next_step is NextStep.TELL
-        assert "(2 people each, by --annotator)" in next_sentence(project, standing)
+        status = project.status()
+        assert (status.num_open, sum(status.class_counts)) == (4, 0)
+        assert status.next_step is NextStep.TELL
+        assert "(2 people each, by --annotator)" in next_sentence(project, status)
         assert project.ask().items == asked.items  # the second person gets them too
         wrong = "odd" if truth(first) == "even" else "even"
         rows = [(first, wrong), *((name, truth(name)) for name in others)]
         project.tell(write(tmp_path / "bob.csv", rows), annotator="bob")
-        standing = project.status()
-        assert (standing.num_open, standing.num_disputed) == (0, 1)
-        assert sum(standing.class_counts) == 3  # nobody knows the disputed one
-        assert standing.agreement.cohen.keys() == {("ann", "bob")}
-        assert standing.num_spent == 4
+        status = project.status()
+        assert (status.num_open, status.num_disputed) == (0, 1)
+        assert sum(status.class_counts) == 3  # nobody knows the disputed one
+        assert status.agreement.cohen.keys() == {("ann", "bob")}
+        assert status.num_spent == 4
         project.tell(
             write(tmp_path / "eve.csv", [(first, truth(first))]), annotator="eve"
         )

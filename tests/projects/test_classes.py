@@ -24,9 +24,9 @@ def test_a_class_that_is_added_later(project, tmp_path):
     names = paths(project, asked)
     rows = [(names[0], "neither"), *((name, truth(name)) for name in names[1:])]
     assert project.tell(write(tmp_path / "a.csv", rows)).num_new == 4
-    standing = project.status()
-    assert standing.classes == ("even", "odd", "neither")
-    assert standing.class_counts[2] == 1
+    status = project.status()
+    assert status.classes == ("even", "odd", "neither")
+    assert status.class_counts[2] == 1
     project.export(
         tmp_path / "before", as_is=True
     )  # of a model that does not know the class

@@ -55,11 +55,11 @@ def test_labels_of_vanished_images_are_told_with_the_budget(project):
     for name in gone:
         (project.images_folder / name).rename(aside / name)
     project.train()
-    standing = project.status()
+    status = project.status()
     (note,) = noted(project, "The files of 3 labeled images are gone.")
     assert "neither train nor measure" in note
     assert "the budget gets as many labels back" in note
-    assert (standing.num_spent, sum(standing.class_counts)) == (6, 2)
+    assert (status.num_spent, sum(status.class_counts)) == (6, 2)
     assert not noted(project, "audit slice have no label")  # none was skipped
     for name in gone:
         (aside / name).rename(project.images_folder / name)

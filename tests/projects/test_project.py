@@ -35,10 +35,10 @@ def test_from_a_folder_to_a_model_that_is_used(project, tmp_path):
     for _ in range(2):
         go_on(project)
         assert project.train().is_new
-    standing = project.status()
-    assert (standing.num_rounds, standing.num_spent) == (2, 11)
-    assert [point.num_labeled for point in standing.curve] == [4, 8]
-    assert standing.curve[-1].audited.num_audited == 3
+    status = project.status()
+    assert (status.num_rounds, status.num_spent) == (2, 11)
+    assert [point.num_labeled for point in status.curve] == [4, 8]
+    assert status.curve[-1].audited.num_audited == 3
     done = project.export(tmp_path / "out")
     assert {path.name for path in done.files} >= {
         *("labels.csv", "labels.parquet", "predictions.parquet"),
@@ -111,9 +111,9 @@ def test_a_class_that_is_renamed_keeps_labels_and_accuracy(project, tmp_path):
         payload={"name": "straight"},
     )
     project.store.append([renamed])
-    standing = project.status()
-    assert standing.classes == ("straight", "odd")
-    assert standing.curve[-1].audited == before
+    status = project.status()
+    assert status.classes == ("straight", "odd")
+    assert status.curve[-1].audited == before
     project.export(tmp_path / "out")
     table = pq.read_table(tmp_path / "out/predictions.parquet")
     assert {"p_straight", "p_odd"} <= set(table.column_names)

@@ -91,9 +91,9 @@ def test_no_label_of_the_audit_slice_trains_or_is_a_candidate(tmp_path):
         assert len(pool.labeled) == 4
         assert not torch.isin(pool.candidates, places).any()
         assert snapshot.audited.keys() == audit
-        standing = project.status()
-        assert sum(standing.class_counts) == 4
-        assert (standing.num_spent, standing.num_audited) == (7, 3)
+        status = project.status()
+        assert sum(status.class_counts) == 4
+        assert (status.num_spent, status.num_audited) == (7, 3)
         project.train()
         assert sum(project.records()[0].class_counts) == 4
         later = go_on(project)
@@ -105,11 +105,11 @@ def test_labels_that_a_strategy_chose_never_estimate(tmp_path):
     with begin(tmp_path, audit=0) as project:
         go_on(project)
         project.train()
-        standing = project.status()
-        assert standing.num_audited == 0
-        assert standing.curve[-1].audited.accuracy is None
-        assert standing.gain is None
-        assert "No audit slice was set aside" in standing.notes[0]
+        status = project.status()
+        assert status.num_audited == 0
+        assert status.curve[-1].audited.accuracy is None
+        assert status.gain is None
+        assert "No audit slice was set aside" in status.notes[0]
 
 
 def test_a_budget_beyond_the_images_leaves_images_to_learn_from(tmp_path):
@@ -139,15 +139,15 @@ def test_an_audit_slice_may_come_later(tmp_path):
         guesses = [json.loads(row).get("suggestion") for row in rows.splitlines()]
         assert guesses == [None] * 7  # a guess would sway the labels that judge it
         answer(project, asked)
-        standing = project.status()
-        assert standing.num_audited == 3
-        assert standing.curve[-1].audited.accuracy is None  # the model is older
-        assert not any("have no label" in note for note in standing.notes)
+        status = project.status()
+        assert status.num_audited == 3
+        assert status.curve[-1].audited.accuracy is None  # the model is older
+        assert not any("have no label" in note for note in status.notes)
         project.train()
-        standing = project.status()
-        assert standing.num_audited == 3
-        assert [p.num_labeled for p in standing.curve] == [8]  # the first saw no audit
-        assert standing.curve[-1].audited.accuracy is not None
+        status = project.status()
+        assert status.num_audited == 3
+        assert [p.num_labeled for p in status.curve] == [8]  # the first saw no audit
+        assert status.curve[-1].audited.accuracy is not None
 
 
 def test_copies_are_asked_about_once(tmp_path):
@@ -158,8 +158,8 @@ def test_copies_are_asked_about_once(tmp_path):
     picture.save(images / "near.png")
     picture.save(images / "nearly the same.jpg", quality=90)
     with begin(tmp_path, budget=12, audit=2, query=10) as project:
-        standing = project.status()
-        assert (standing.num_images, standing.num_candidates) == (10, 7)
+        status = project.status()
+        assert (status.num_images, status.num_candidates) == (10, 7)
         asked = project.ask()
         names = paths(project, asked)
         assert len(asked.items) == 7

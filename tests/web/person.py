@@ -66,23 +66,23 @@ class Person:
         self.waits_for("#frame img")
 
     def turn(self):
-        """Return how many walls were shown so far."""
+        """Return how many grids were shown so far."""
         return int(self.page.get_attribute(".grid", "data-turn") or 0)
 
-    def sees_a_wall(self, before):
+    def sees_a_grid(self, before):
         end = time.monotonic() + 300
         while self.turn() <= before:
             assert time.monotonic() < end
             time.sleep(0.02)
 
     def confirms(self, place):
-        """Give what is wrong on the wall of a class its own, and confirm the rest."""
+        """Give what is wrong in the grid of a class its own, and confirm the rest."""
         if place:
             before = self.turn()
             self.press("PageDown")
-            self.sees_a_wall(before)
-        title = self.page.text_content(".wall-head h2")
-        assert title.startswith(f"Taken for {NAMES.split(',')[place]}")
+            self.sees_a_grid(before)
+        title = self.page.text_content(".review-head h2")
+        assert title.startswith(f"Probably {NAMES.split(',')[place]}")
         names = self.page.eval_on_selector_all(
             ".tile img", "images => images.map(one => one.alt)"
         )
@@ -92,7 +92,7 @@ class Person:
             self.press("ArrowRight")
         before = self.turn()
         self.press("Enter")
-        self.sees_a_wall(before)
+        self.sees_a_grid(before)
         return len(names)
 
     def is_saved(self):

@@ -35,14 +35,14 @@ def views(person):
         page.wait_for_selector("dialog[open]")
         yield name
         person.press("Escape")
-    person.press("Shift+W")
+    person.press("Shift+R")
     person.waits_for(".tile img")
     person.press("Space")
-    yield "wall"
+    yield "review"
     person.press("Shift+S")
     person.waits_for("text=Labels to look at again")
     page.wait_for_load_state("networkidle")
-    yield "standing"
+    yield "results"
     person.press("Shift+L")
 
 

@@ -68,7 +68,7 @@ def test_from_a_folder_to_a_model_by_keyboard_alone(
             person.labels()
         person.waits_for("text=The budget is spent")
         num_spent = person.spent()
-        person.press("Shift+W")
+        person.press("Shift+R")
         person.waits_for(".tile")  # as soon as all images were looked at
         assert sum(person.confirms(place) for place in range(10)) > 200
         assert person.spent() == num_spent  # what was confirmed costs nothing
@@ -100,7 +100,7 @@ def test_grids_by_pointer_and_keys(tmp_path, chromium):
         page = person.page
         while person.spent() < 30:
             person.labels()
-        person.press("Shift+W")
+        person.press("Shift+R")
         person.waits_for(".tile")
 
         def labels():
@@ -131,22 +131,27 @@ def test_grids_by_pointer_and_keys(tmp_path, chromium):
         assert labels() == {names[0]: 7}
         before = person.turn()
         page.click("text=More of it")
-        person.sees_a_wall(before)
-        assert page.text_content(".wall-head h2").startswith("More of zero")
+        person.sees_a_grid(before)
+        assert page.text_content(".review-head h2").startswith("More of zero")
         shown = {name(place) for place in range(5)}
         assert sum(target[int(one)] == 0 for one in shown) >= 3
         chosen = name(1)
         page.click("#tile-1")
         before = person.turn()
         page.click("text=Confirm 1 as zero")
-        person.sees_a_wall(before)
+        person.sees_a_grid(before)
         assert labels() == {names[0]: 7, chosen: 0}
         assert not shown & {name(place) for place in range(5)}  # they were seen
         before = person.turn()
         person.press("Shift+S")
         page.click("[aria-label='Find more of four']")
-        person.sees_a_wall(before)
-        assert page.text_content(".wall-head h2").startswith("More of four")
+        person.sees_a_grid(before)
+        assert page.text_content(".review-head h2").startswith("More of four")
+        assert page.url.endswith("/#review/four")
+        page.reload()
+        person.waits_for(".review-head >> text=Probably four")
+        page.go_back()
+        person.waits_for("#view-results:not([hidden])")
         assert person.errors == []
     finally:
         server.stop()

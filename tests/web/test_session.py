@@ -202,7 +202,7 @@ def test_all_views_count_the_same_labels(project, browser):
     project.unsure(asked[1])
     project.skip(asked[-2])
     on_page = {one["name"]: one["count"] for one in browser.session.state()["classes"]}
-    told = browser.get("/api/standing").json()
+    told = browser.get("/api/results").json()
     assert on_page == {"even": 1, "odd": 1}
     assert {one["name"]: one["labels"] for one in told["classes"]} == on_page
     assert [one["measuring"] for one in told["classes"]] == [0, 1]

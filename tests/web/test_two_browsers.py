@@ -152,8 +152,8 @@ def test_names_that_hold_html_are_only_ever_text(tmp_path, chromium):
         assert told == f"Change mine to {names[int(told[-1])]}"
         ann.press("Enter")
         ann.waits_for("text=Your label is")
-        ann.press("Shift+W")
-        ann.sees_a_wall(0)
+        ann.press("Shift+R")
+        ann.sees_a_grid(0)
         assert ann.page.eval_on_selector_all(".tile", "all => all.length")
         ann.press("?")
         ann.waits_for("dialog[open]")

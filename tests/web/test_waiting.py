@@ -106,8 +106,8 @@ def test_every_tab_gets_images_and_no_view_is_empty_without_words(tmp_path, chro
     server = Server(tmp_path / "digits", *wish)
     try:
         first = Person(chromium, server.address, target)
-        first.press("Shift+W")
-        first.until("document.querySelector('.wall-note').textContent")
+        first.press("Shift+R")
+        first.until("document.querySelector('.review-note').textContent")
         first.press("Shift+L")
         tabs = [first] + [Person(chromium, server.address, target) for _ in range(2)]
         assert len({tab.file for tab in tabs}) == 3  # each has images of its own

@@ -210,32 +210,32 @@ def calls(jobs, number, name="round"):
     return [(job.call, job.arguments.get("at_random")) for job in jobs.started]
 
 
-def standing(number=0, left=7, size=10, spent=0, budget=100, sequence=-1):
+def labeling_state(number=0, left=7, size=10, spent=0, budget=100, sequence=-1):
     asked = None if number is None else {"number": number, "open": left, "size": size}
     told = {"round": asked, "open": left, "waiting": left if asked else 0}
     return told | {"spent": spent, "budget": budget, "sequence": sequence}
 
 
 def test_the_first_round_does_not_wait_for_features(jobs):
-    jobs.background.consider(standing(None))
-    jobs.background.consider(standing(None))
+    jobs.background.consider(labeling_state(None))
+    jobs.background.consider(labeling_state(None))
     assert calls(jobs, 1) == [("next_round", True)]
 
 
 def test_without_features_the_budget_is_not_spent_at_random_unless_asked_to(jobs):
     background = jobs.background
     background.want_images(0)
-    background.consider(standing(left=0))
+    background.consider(labeling_state(left=0))
     assert jobs.started == []
     background.choose_again(at_random=True)
-    background.consider(standing(left=0))
+    background.consider(labeling_state(left=0))
     assert calls(jobs, 1) == [("next_round", True)]
     background.want_images(1)
-    background.consider(standing(number=1, left=0))
+    background.consider(labeling_state(number=1, left=0))
     assert len(jobs.started) == 1  # once, and not for the rest of the budget
     background.begin()
     calls(jobs, 2, "features")
-    background.consider(standing(number=1, left=0))  # now it goes on by itself
+    background.consider(labeling_state(number=1, left=0))  # now it goes on by itself
     assert calls(jobs, 3)[2] == ("next_round", False)
 
 
@@ -243,16 +243,18 @@ def test_a_round_is_chosen_once_when_a_tab_gets_too_few_images(jobs):
     background = jobs.background
     background.begin()
     calls(jobs, 1, "features")
-    background.consider(standing(left=6))
+    background.consider(labeling_state(left=6))
     assert len(jobs.started) == 1
     background.want_images(0)
-    background.consider(standing(left=6))
-    background.consider(standing(left=5))
-    background.consider(standing(left=0))
+    background.consider(labeling_state(left=6))
+    background.consider(labeling_state(left=5))
+    background.consider(labeling_state(left=0))
     assert calls(jobs, 2) == [("prepare", None), ("next_round", False)]
-    background.consider(standing(number=1, left=9))  # which has images for the tab
+    background.consider(
+        labeling_state(number=1, left=9)
+    )  # which has images for the tab
     assert len(jobs.started) == 2
-    background.consider(standing(number=1, left=0))
+    background.consider(labeling_state(number=1, left=0))
     assert len(calls(jobs, 3)) == 3
 
 
@@ -277,7 +279,7 @@ def test_how_long_a_job_will_take_follows_from_its_progress(jobs, monkeypatch):
 def test_the_first_model_is_trained_within_a_round(jobs):
     def num_tried(sequence, *, is_done):
         jobs.ends["learn_first"] = {"event": "done", "result": {"is_done": is_done}}
-        background.consider(standing(spent=sequence, sequence=sequence))
+        background.consider(labeling_state(spent=sequence, sequence=sequence))
         calls(jobs, 0, "guesses")
         return [job.call for job in jobs.started].count("learn_first")
 
@@ -303,12 +305,12 @@ def test_an_export_that_lacks_something_asks(jobs):
 
 
 def test_guesses_follow_each_label(jobs):
-    jobs.background.consider(standing(sequence=5))
+    jobs.background.consider(labeling_state(sequence=5))
     assert jobs.started == []
     jobs.background.begin()
     calls(jobs, 1, "features")
     for sequence in (5, 5, 6):
-        jobs.background.consider(standing(sequence=sequence))
+        jobs.background.consider(labeling_state(sequence=sequence))
         calls(jobs, 2, "guesses")
     assert [job.call for job in jobs.started] == ["prepare", "guess", "guess"]
 
@@ -338,8 +340,8 @@ def test_nothing_is_chosen_past_the_budget(jobs):
     background.begin()
     calls(jobs, 1, "features")
     background.want_images(0)
-    background.consider(standing(left=0, spent=100))
-    background.consider(standing(left=5, spent=95))
+    background.consider(labeling_state(left=0, spent=100))
+    background.consider(labeling_state(left=5, spent=95))
     calls(jobs, 1, "guesses")
     assert "next_round" not in {job.call for job in jobs.started}
 
@@ -372,11 +374,11 @@ def test_a_round_that_is_answered_while_it_is_being_told_has_a_next_one(jobs):
     calls(jobs, 1, "features")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FakeJob, "events", events)
-        jobs.background.consider(standing(left=0))
-        jobs.background.consider(standing(number=1, left=0))  # the job still runs
+        jobs.background.consider(labeling_state(left=0))
+        jobs.background.consider(labeling_state(number=1, left=0))  # the job still runs
         going_on.set()
         calls(jobs, 2)
-        jobs.background.consider(standing(number=1, left=0))
+        jobs.background.consider(labeling_state(number=1, left=0))
         assert len(calls(jobs, 3)) == 3
 
 
@@ -448,15 +450,15 @@ def test_a_failure_is_told_and_tried_again_only_if_asked_to(jobs):
     jobs.ends["next_round"] = failed
     jobs.background.prepare()
     calls(jobs, 1, "features")
-    jobs.background.consider(standing(left=0))
+    jobs.background.consider(labeling_state(left=0))
     calls(jobs, 2)
     told = jobs.background.status()["round"]
     assert (told["status"], told["error"]) == ("failed", "No such image.")
-    jobs.background.consider(standing(left=0))
+    jobs.background.consider(labeling_state(left=0))
     assert len(jobs.started) == 2
     jobs.ends["next_round"] = {**failed, "error": "BudgetError"}
     jobs.background.choose_again()
-    jobs.background.consider(standing(left=0))
+    jobs.background.consider(labeling_state(left=0))
     calls(jobs, 3)
     assert jobs.background.status()["round"]["status"] == "finished"
 
@@ -466,7 +468,7 @@ def test_a_training_that_takes_steps_follows_each_round(jobs):
     background = jobs.background
     background.begin()
     calls(jobs, 1, "features")
-    background.consider(standing(left=0))
+    background.consider(labeling_state(left=0))
     calls(jobs, 3, "training")
     assert [job.call for job in jobs.started] == ["prepare", "next_round", "train"]
     background.cancel("training")

@@ -23,7 +23,7 @@ from fewlabels.errors import (
     UsageError,
 )
 from fewlabels.web.background import Background, StateBroadcaster
-from fewlabels.web.messages import Facts, Import, Name, Wall
+from fewlabels.web.messages import Facts, Import, Name, Review
 from fewlabels.web.pictures import SIDES, picture
 from fewlabels.web.session import Session
 from fewlabels.web.studio import add_studio
@@ -131,7 +131,7 @@ def _add_labeling(
     app.post("/api/letters")(session.letters)
     app.post("/api/import/undo")(session.undo_import)
     app.post("/api/confirm")(session.confirm)
-    app.get("/api/standing")(session.model_status)
+    app.get("/api/results")(session.model_status)
     app.get("/api/people")(session.people_status)
 
 
@@ -162,12 +162,12 @@ def _add_model(app: FastAPI, session: Session, background: Background) -> None:
         background.cancel(task)
         return background.status()
 
-    @app.post("/api/wall")
-    def wall(wish: Wall) -> Facts:
+    @app.post("/api/review")
+    def review(wish: Review) -> Facts:
         like = None if wish.like is None else session.images.item(wish.like)
         passed = [session.images.item(name) for name in wish.without]
         answer = background.ask(
-            "wall",
+            "review",
             name=wish.name,
             order=wish.order,
             like=like,

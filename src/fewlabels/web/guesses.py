@@ -133,7 +133,7 @@ def guess(project: Project) -> Facts:
 
 
 @project_job
-def wall(
+def review(
     project: Project,
     *,
     name: str | None,
@@ -150,7 +150,7 @@ def wall(
         order: ``"mixed"``: in no order, so that those shown are typical of the class;
             ``"doubt"``: the least sure first; ``"surest"``: the surest first;
             ``"likely"``: those that are most likely to be of the class, whatever the
-            model takes them for.
+            model predicts.
         like: Instead, those that are most like this image.
         count: How many.
         without: Images that were looked at and left out.

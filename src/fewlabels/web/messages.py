@@ -22,7 +22,7 @@ Verb = Literal["label", "skip", "unsure", "change", "undo", "add_class"]
 
 
 MOST_TILES = 500
-"""Images that a wall shows at once."""
+"""Images that Review shows at once."""
 MOST_PASSED = 5_000
 """Images that it leaves out because they were seen."""
 
@@ -42,8 +42,8 @@ class Turn(_Message):
     count: int = Field(default=12, ge=0, le=100)
 
 
-class Wall(_Message):
-    """A wish for images that the model takes for a class, or for some like one."""
+class Review(_Message):
+    """A wish for images that the model predicts as a class, or for some like one."""
 
     name: ClassName | None = None
     order: Order = "mixed"
@@ -65,7 +65,7 @@ class Confirmation(_Message):
     items: list[Name] = Field(min_length=1, max_length=MOST_TILES)
     name: ClassName | None = None
     is_correction: bool = False
-    """Whether the model takes them for another class."""
+    """Whether the model predicts another class."""
     undoes: Uuid | None = None
     """The confirmation to take back, with the same images."""
 

@@ -5,9 +5,16 @@ import { ask, byId, choose, fill, h, isAsking, toast } from "./dom.js";
 import { Imports } from "./imports.js";
 import { LabelView } from "./label.js";
 import { Outbox } from "./outbox.js";
-import { StandingView } from "./standing.js";
+import { ResultsView } from "./results.js";
+import { ReviewView } from "./review.js";
 import { progressOf } from "./waiting.js";
-import { WallView } from "./wall.js";
+
+/** The views in the order of their tabs: name, title, key with Shift, class. */
+const VIEWS = [
+  ["label", "Label", "L", LabelView],
+  ["review", "Review", "R", ReviewView],
+  ["results", "Results", "S", ResultsView],
+];
 
 const BEAT = 30000; // milliseconds; leases last four times as long
 
@@ -19,6 +26,8 @@ const JOBS = {
   estimate: ["Measuring how long the final training takes", ""],
   final: ["Final training", "cancel"],
 };
+
+const addressOf = (view, part) => `#${view}${part ? `/${encodeURIComponent(part)}` : ""}`;
 
 class Page {
   constructor(project) {
@@ -91,15 +100,50 @@ class Page {
     toast(error.message);
   }
 
-  go(name) {
-    if (!this.views[name]) return;
+  /** Make the views with their tabs and sections. */
+  build() {
+    for (const [name, title, key, View] of VIEWS) {
+      if (!byId(`view-${name}`)) {
+        document.querySelector("main").append(h("section", { id: `view-${name}`, class: `${name}-view`, "aria-label": title, hidden: true }));
+      }
+      byId("tabs").append(h("button", { type: "button", "data-view": name, onclick: () => this.go(name) }, `${title} `, h("kbd", {}, `⇧${key}`)));
+      this.views[name] = new View(this);
+    }
+    addEventListener("popstate", () => this.open(location.hash));
+  }
+
+  /** Show a view, and a part of it such as a class; its address can be shared. */
+  go(name, part = "") {
+    const hash = addressOf(name, part);
+    if (location.hash !== hash) history.pushState(null, "", hash);
+    this.#show(name, part);
+  }
+
+  /** Show the view of an address. */
+  open(hash) {
+    const [name, ...rest] = hash.slice(1).split("/");
+    let part = "";
+    try {
+      part = decodeURIComponent(rest.join("/"));
+    } catch {
+      // not an address of this page
+    }
+    this.#show(this.views[name] ? name : "label", part);
+  }
+
+  /** Let a view say which part of it is shown. */
+  setAddress(part) {
+    history.replaceState(null, "", addressOf(this.view, part));
+  }
+
+  #show(name, part) {
     this.view = name;
-    for (const other of ["label", "wall", "standing"]) byId(`view-${other}`).hidden = other !== name;
+    for (const [other] of VIEWS) byId(`view-${other}`).hidden = other !== name;
     for (const button of document.querySelectorAll("[data-view]")) {
       if (button.dataset.view === name) button.setAttribute("aria-current", "page");
       else button.removeAttribute("aria-current");
     }
-    this.views[name].enter?.();
+    this.views[name].enter?.(part);
   }
 
   /** Ask for some work behind the page: train, export, round, features or cancel/... */
@@ -203,9 +247,7 @@ function press(page, event) {
   if (event.target instanceof HTMLButtonElement && (event.key === "Enter" || event.key === "Tab")) return;
   const act = {
     "?": () => page.views.label.help(),
-    L: () => page.go("label"),
-    W: () => page.go("wall"),
-    S: () => page.go("standing"),
+    ...Object.fromEntries(VIEWS.map(([name, , key]) => [key, () => page.go(name)])),
     T: () => page.wish("train"),
     E: () => page.wish("export"),
     N: () => page.views.label.addClass(),
@@ -252,18 +294,13 @@ async function opened() {
 }
 
 async function begin() {
-  history.replaceState(null, "", "/"); // the token is a cookie now
+  history.replaceState(null, "", `/${location.hash}`); // the token is a cookie now
   const project = await opened();
   if (!project) return;
   document.title = `${project.name} · fewlabels`;
   byId("name").textContent = project.name;
   const page = new Page(project);
-  page.views.label = new LabelView(page);
-  page.views.wall = new WallView(page);
-  page.views.standing = new StandingView(page);
-  for (const button of document.querySelectorAll("[data-view]")) {
-    button.addEventListener("click", () => page.go(button.dataset.view));
-  }
+  page.build();
   new Imports(page);
   byId("who").addEventListener("click", () => page.rename());
   document.addEventListener("keydown", (event) => press(page, event));
@@ -274,6 +311,7 @@ async function begin() {
     post("/api/leave", page.signature, { keepalive: true }).catch(() => {});
   });
   page.views.label.show(null);
+  page.open(location.hash);
 }
 
 begin();

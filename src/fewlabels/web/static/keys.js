@@ -38,8 +38,8 @@ export const HELP = [
   ["⌫ or Ctrl Z", "undo, as far back as you like"],
   ["⇧N", "a class that was forgotten"],
   ["+  −  Esc", "zoom in, out, and back"],
-  ["on the wall", "point at an image, by pointer or arrows, and press the key of its class; Space knocks out, Shift and arrows a range, Enter confirms the rest, M shows more like it, PageUp and PageDown change the class"],
-  ["⇧L  ⇧W  ⇧S", "label, wall, standing"],
+  ["in Review", "point at an image, by pointer or arrows, and press the key of its class; Space leaves it out, Shift and arrows a range, Enter confirms the rest, M shows more like it, PageUp and PageDown change the class"],
+  ["⇧L  ⇧R  ⇧S", "Label, Review, Results"],
   ["⇧T  ⇧E", "train, export"],
   ["?", "this list"],
 ];

@@ -136,8 +136,8 @@ export class LabelView {
     if (state.spent >= state.budget || round.status === "finished") {
       return [
         state.spent >= state.budget ? "The budget is spent" : "Every image was asked about",
-        `${state.spent} of ${state.budget} labels are given. Look at the standing, confirm what the model thinks on the wall, or export.`,
-        button(["Standing ", h("kbd", {}, "⇧S")], () => this.page.go("standing")),
+        `${state.spent} of ${state.budget} labels are given. Look at the results, confirm predictions in Review, or export.`,
+        button(["Results ", h("kbd", {}, "⇧S")], () => this.page.go("results")),
         button(["Export ", h("kbd", {}, "⇧E")], () => this.page.wish("export"), "button main"),
       ];
     }

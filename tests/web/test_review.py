@@ -20,7 +20,7 @@ HEAD = Choice(name="frozen-linear", options={"encoder": "pixels"})
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
     """A project of pictures that are light on one side, with labels on some."""
-    place = tmp_path_factory.mktemp("wall")
+    place = tmp_path_factory.mktemp("review")
     draws = np.random.default_rng(0)
     (place / "images").mkdir()
     for number in range(30):
@@ -48,38 +48,38 @@ def truth(item):
     return CLASSES[int(item[:2]) % 2]
 
 
-def wall(project, **wish):
+def review(project, **wish):
     options = {"name": None, "like": None, "count": 60, "without": []}
     options["order"] = "surest"
-    return guesses.wall(str(project.folder), allow_code=False, **(options | wish))
+    return guesses.review(str(project.folder), allow_code=False, **(options | wish))
 
 
 def looks(project):
     return guesses.second_looks(str(project.folder), allow_code=False)
 
 
-def test_the_wall_shows_what_nobody_has_spoken_of_surest_first(project):
+def test_the_review_shows_what_nobody_has_spoken_of_surest_first(project):
     spoken = {one.item for one in project.store.verdicts()}
-    even = wall(project, name="even")
+    even = review(project, name="even")
     items = [one["item"] for one in even["tiles"]]
     assert items
     assert not spoken & set(items)
     assert {truth(item) for item in items} == {"even"}
     sure = [one["sure"] for one in even["tiles"]]
     assert sure == sorted(sure, reverse=True)
-    assert even["num_all"] + wall(project, name="odd")["num_all"] == 30 - len(spoken)
+    assert even["num_all"] + review(project, name="odd")["num_all"] == 30 - len(spoken)
     told = guesses.guess(str(project.folder), allow_code=False)
-    assert told["counts"] == [even["num_all"], wall(project, name="odd")["num_all"]]
-    fewer = wall(project, name="even", count=2, without=items[:1])
+    assert told["counts"] == [even["num_all"], review(project, name="odd")["num_all"]]
+    fewer = review(project, name="even", count=2, without=items[:1])
     assert [one["item"] for one in fewer["tiles"]] == items[1:3]
 
 
 def test_doubtful_images_first_or_the_likeliest_of_a_class_whatever_it_is_taken_for(
     project,
 ):
-    surest = wall(project, name="even")["tiles"]
-    assert wall(project, name="even", order="doubt")["tiles"] == surest[::-1]
-    found = wall(project, name="even", order="likely")
+    surest = review(project, name="even")["tiles"]
+    assert review(project, name="even", order="doubt")["tiles"] == surest[::-1]
+    found = review(project, name="even", order="likely")
     spoken = {one.item for one in project.store.verdicts()}
     assert found["num_all"] == len(found["tiles"]) == 30 - len(spoken)
     assert found["tiles"][: len(surest)] == surest
@@ -92,19 +92,21 @@ def test_doubtful_images_first_or_the_likeliest_of_a_class_whatever_it_is_taken_
 def test_mixed_images_of_a_class_come_in_an_order_that_has_nothing_to_do_with_it(
     project,
 ):
-    mixed = wall(project, name="even", order="mixed")
+    mixed = review(project, name="even", order="mixed")
     items = [tile["item"] for tile in mixed["tiles"]]
-    assert items == sorted(tile["item"] for tile in wall(project, name="even")["tiles"])
+    assert items == sorted(
+        tile["item"] for tile in review(project, name="even")["tiles"]
+    )
 
 
-def test_what_measures_is_never_on_the_wall_and_cannot_be_confirmed(project):
+def test_what_measures_is_never_in_review_and_cannot_be_confirmed(project):
     audit = {o.item for o in project.store.rounds()[0].items if o.role == "audit"}
     one = min(audit)
     project.undo(
         annotator="ann",
         target=next(v.uuid for v in project.store.verdicts() if v.item == one),
     )
-    every = {tile["item"] for tile in wall(project)["tiles"]}
+    every = {tile["item"] for tile in review(project)["tiles"]}
     assert not every & audit
     with pytest.raises(UsageError, match="is an audit image"):
         project.confirm([one], "even", uuid=uuid())
@@ -112,7 +114,7 @@ def test_what_measures_is_never_on_the_wall_and_cannot_be_confirmed(project):
 
 def test_confirmed_labels_train_cost_nothing_and_stay_apart(project):
     before = project.status()
-    tiles = [one["item"] for one in wall(project, name="even", count=5)["tiles"]]
+    tiles = [one["item"] for one in review(project, name="even", count=5)["tiles"]]
     name = uuid()
     done = project.confirm(tiles, "even", uuid=name, annotator="ann")
     assert done == tuple(tiles)
@@ -125,7 +127,7 @@ def test_confirmed_labels_train_cost_nothing_and_stay_apart(project):
     assert sum(after.class_counts) == sum(before.class_counts) + 5
     kinds = {one.item: one.strategy for one in project.store.labels()}
     assert [kinds[item] for item in tiles] == ["confirmed"] * 5
-    assert not set(tiles) & {one["item"] for one in wall(project)["tiles"]}
+    assert not set(tiles) & {one["item"] for one in review(project)["tiles"]}
     with pytest.warns(UserWarning, match="no model"):
         asked = {one.item for one in project.ask().items}
     assert not asked & set(tiles)
@@ -140,7 +142,7 @@ def test_confirmed_labels_train_cost_nothing_and_stay_apart(project):
 
 def test_what_somebody_has_said_is_not_confirmed_over(project):
     spoken = project.store.verdicts()[0].item
-    free = wall(project)["tiles"][0]["item"]
+    free = review(project)["tiles"][0]["item"]
     assert project.confirm([spoken, free], "odd", uuid=uuid()) == (free,)
     with pytest.raises(UnknownNameError):
         project.confirm([free], "neither", uuid=uuid())
@@ -149,11 +151,11 @@ def test_what_somebody_has_said_is_not_confirmed_over(project):
 
 
 def test_what_is_being_asked_about_is_left_to_whoever_was_asked(project):
-    every = {one["item"] for one in wall(project)["tiles"]}
+    every = {one["item"] for one in review(project)["tiles"]}
     with pytest.warns(UserWarning, match="no model"):
         asked = {one.item for one in project.ask().items} & every
     assert asked
-    assert {one["item"] for one in wall(project)["tiles"]} == every - asked
+    assert {one["item"] for one in review(project)["tiles"]} == every - asked
     held = project.lease(1, annotator="bob").leases[0].item
     free = min(every - asked)
     for who in ("ann", "bob"):
@@ -165,7 +167,7 @@ def test_what_is_being_asked_about_is_left_to_whoever_was_asked(project):
 def test_an_undo_leaves_alone_what_was_confirmed(project):
     last = project.store.verdicts()
     last = max(last, key=lambda one: one.sequence).item
-    tiles = [one["item"] for one in wall(project, count=3)["tiles"]]
+    tiles = [one["item"] for one in review(project, count=3)["tiles"]]
     name, back = uuid(), uuid()
     project.confirm(tiles, "even", uuid=name, annotator="ann")
     assert project.undo(annotator="ann").event.item == last
@@ -179,8 +181,8 @@ def test_an_undo_leaves_alone_what_was_confirmed(project):
 
 
 def test_more_like_this_and_slips(project, monkeypatch):
-    tiles = wall(project, name="odd")["tiles"]
-    near = wall(project, like=tiles[0]["item"])["tiles"]
+    tiles = review(project, name="odd")["tiles"]
+    near = review(project, like=tiles[0]["item"])["tiles"]
     assert near[0]["item"] == tiles[0]["item"]
     assert {truth(one["item"]) for one in near[: len(tiles) // 2]} == {"odd"}
     assert looks(project)["slips"] == []
@@ -198,10 +200,10 @@ def test_more_like_this_and_slips(project, monkeypatch):
 
 def test_a_confirmed_label_can_be_a_slip_and_is_changed_like_any_other(project):
     before = project.status()
-    tiles = [one["item"] for one in wall(project, name="even")["tiles"]]
+    tiles = [one["item"] for one in review(project, name="even")["tiles"]]
     wrong = tiles.pop(0)
     project.confirm(tiles, "even", uuid=uuid(), annotator="ann")
-    odd = [one["item"] for one in wall(project, name="odd")["tiles"]]
+    odd = [one["item"] for one in review(project, name="odd")["tiles"]]
     project.confirm([*odd, wrong], "odd", uuid=uuid(), annotator="ann")
     slip, *others = looks(project)["slips"]
     assert (slip["item"], slip["label"], slip["other"]) == (wrong, "odd", "even")
@@ -217,8 +219,8 @@ def test_a_confirmed_label_can_be_a_slip_and_is_changed_like_any_other(project):
 
 
 def test_an_imported_label_can_be_a_slip_and_is_changed_by_anybody(project):
-    wrong, *even = [tile["item"] for tile in wall(project, name="even")["tiles"]]
-    odd = [tile["item"] for tile in wall(project, name="odd")["tiles"]]
+    wrong, *even = [tile["item"] for tile in review(project, name="even")["tiles"]]
+    odd = [tile["item"] for tile in review(project, name="odd")["tiles"]]
     path_of = {item.id: item.path for item in project.store.items()}
     label_of = dict.fromkeys(even, "even") | dict.fromkeys([*odd, wrong], "odd")
     rows = [f"{path_of[item]},{label}" for item, label in label_of.items()]
@@ -252,7 +254,7 @@ def test_before_the_images_are_known_slips_are_not_computed(project):
     assert "still being looked at" in answer.json()["reason"]
 
 
-def test_near_copies_are_on_the_wall_once(tmp_path):
+def test_near_copies_are_shown_once(tmp_path):
     """Nine crops and brightnesses of a picture count as one; none comes back later."""
     draws = np.random.default_rng(0)
     folder = tmp_path / "images"
@@ -284,24 +286,24 @@ def test_near_copies_are_on_the_wall_once(tmp_path):
             crop = (2 + number % 3 - 1, 2 + number // 3 - 1)
             save(f"car{number}", car, crop, 0.92 + 0.02 * number)
         project.index()
-        shown = [one["item"] for one in wall(project)["tiles"]]
+        shown = [one["item"] for one in review(project)["tiles"]]
         cars = [item for item in shown if item.startswith("car")]
         assert len(cars) == 1
         assert len(shown) == 40 - len(spoken) + 1  # all others are there
-        like = [one["item"] for one in wall(project, like=cars[0])["tiles"]]
+        like = [one["item"] for one in review(project, like=cars[0])["tiles"]]
         assert [item for item in like if item.startswith("car")] == cars
-        passed = wall(project, without=cars)["tiles"]
+        passed = review(project, without=cars)["tiles"]
         assert not any(one["item"].startswith("car") for one in passed)
         project.confirm(cars, "even", uuid=uuid(), annotator="ann")
         labels = [one.item for one in project.store.labels()]
         assert [item for item in labels if item.startswith("car")] == cars
-        rest = wall(project)["tiles"]
+        rest = review(project)["tiles"]
         assert not any(one["item"].startswith("car") for one in rest)
 
 
 def test_likely_mistakes_are_what_the_model_is_least_sure_about(project):
     doubts = looks(project)["doubts"]
-    every = sorted(wall(project)["tiles"], key=lambda one: one["sure"])
+    every = sorted(review(project)["tiles"], key=lambda one: one["sure"])
     assert [one["sure"] for one in doubts] == [
         one["sure"] for one in every[: guesses.MOST_DOUBTS]
     ]
@@ -310,11 +312,11 @@ def test_likely_mistakes_are_what_the_model_is_least_sure_about(project):
 
 
 def test_a_trained_network_does_not_keep_the_page_from_comparing_images(project):
-    tiles = wall(project, name="odd")["tiles"]
+    tiles = review(project, name="odd")["tiles"]
     own = changed(project, trainer=QUICK)  # it has no features
     own.train()
     assert guesses.guess(str(own.folder), allow_code=False)["by"] == "model-000"
-    near = wall(own, like=tiles[0]["item"])["tiles"]
+    near = review(own, like=tiles[0]["item"])["tiles"]
     assert near[0]["item"] == tiles[0]["item"]
     assert {truth(one["item"]) for one in near[: len(tiles) // 2]} == {"odd"}
     own.close()
@@ -335,7 +337,7 @@ def test_without_labels_there_is_no_guess(project):
             break
     folder = str(project.folder)
     assert guesses.guess(folder, allow_code=False) == {"by": None, "counts": []}
-    assert wall(project)["tiles"] == []
+    assert review(project)["tiles"] == []
 
 
 def test_the_page_confirms_and_takes_back(project):
@@ -350,7 +352,7 @@ def test_the_page_confirms_and_takes_back(project):
 
     background = browser.guard.app.state.background
     background.ask, background._tasks["features"]["status"] = ask, "done"
-    found = browser.post("/api/wall", {"name": "even", "count": 4}).json()
+    found = browser.post("/api/review", {"name": "even", "count": 4}).json()
     ids = [one["id"] for one in found["tiles"]]
     assert len(ids) == 4
     given = {"uuid": uuid(), "items": ids, "name": "even"}
@@ -360,29 +362,29 @@ def test_the_page_confirms_and_takes_back(project):
     back = {"uuid": uuid(), "items": ids, "undoes": given["uuid"]}
     assert browser.post("/api/confirm", back).json() == {"items": ids}
     assert browser.session.state()["confirmed"] == 0
-    like = browser.post("/api/wall", {"like": ids[0], "without": ids[1:2]}).json()
+    like = browser.post("/api/review", {"like": ids[0], "without": ids[1:2]}).json()
     assert ids[1] not in {one["id"] for one in like["tiles"]}
     told = browser.get("/api/second-looks").json()
     assert told["slips"] == []
     assert {"id", "file", "class", "sure"} <= told["doubts"][0].keys()
-    assert asked == ["wall", "wall", "second_looks"]
+    assert asked == ["review", "review", "second_looks"]
     wrong = {"uuid": uuid(), "items": ids}
     assert browser.post("/api/confirm", wrong).status_code == 422
 
 
-def test_before_the_images_are_known_the_wall_says_so(project):
-    told = Browser(project).post("/api/wall", {"name": "even"})
+def test_before_the_images_are_known_the_review_says_so(project):
+    told = Browser(project).post("/api/review", {"name": "even"})
     assert told.status_code == 503
     assert "still being looked at" in told.json()["error"]
 
 
-def test_the_standing_tells_what_is_known_and_what_is_not(project):
+def test_the_results_tell_what_is_known_and_what_is_not(project):
     browser = Browser(project)
-    told = browser.get("/api/standing").json()
+    told = browser.get("/api/results").json()
     assert told["headline"] == "Accuracy not measured: no model has been trained yet."
     assert told["curve"] == []
     project.train()
-    told = browser.get("/api/standing").json()
+    told = browser.get("/api/results").json()
     (point,) = told["curve"]
     assert point["labels"] == 6
     assert 0 <= point["low"] <= point["accuracy"] <= point["high"] <= 1
@@ -391,7 +393,7 @@ def test_the_standing_tells_what_is_known_and_what_is_not(project):
     assert sum(one["measuring"] for one in told["classes"]) == 3
     assert sum(one["predicted"] for one in told["classes"]) == 30
     project.add_class("neither")
-    assert browser.get("/api/standing").json()["classes"][2]["predicted"] is None
+    assert browser.get("/api/results").json()["classes"][2]["predicted"] is None
 
 
 def test_files_are_listed_again_only_where_images_changed(project, monkeypatch):
@@ -402,12 +404,12 @@ def test_files_are_listed_again_only_where_images_changed(project, monkeypatch):
         return images(self, snapshot)
 
     monkeypatch.setattr(Project, "images", counted)
-    first, *_ = wall(project)["tiles"]
+    first, *_ = review(project)["tiles"]
     project.confirm([first["item"]], first["class"], uuid=uuid())
-    assert first not in wall(project)["tiles"]
+    assert first not in review(project)["tiles"]
     assert listed == [30]
     new = project.images_folder / "99.png"
     Image.fromarray(np.full((8, 8), 99, np.uint8)).save(new)
     project.index()
-    wall(project)
+    review(project)
     assert listed == [30, 31]

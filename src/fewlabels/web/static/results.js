@@ -44,7 +44,7 @@ function balance(classes, more) {
   return h(
     "table",
     { class: "balance" },
-    h("thead", {}, h("tr", {}, h("th", {}, "Class"), h("th", {}, "Labels"), h("th", {}, "Taken for it"), h("th", {}))),
+    h("thead", {}, h("tr", {}, h("th", {}, "Class"), h("th", {}, "Labels"), h("th", {}, "Predicted"), h("th", {}))),
     h(
       "tbody",
       {},
@@ -56,17 +56,17 @@ function balance(classes, more) {
   );
 }
 
-export class StandingView {
+export class ResultsView {
   constructor(page) {
     this.page = page;
-    this.box = byId("view-standing");
+    this.box = byId("view-results");
     this.kept = new Set(); // labels that were looked at again, and are right
   }
 
   async enter() {
     const turn = (this.turn = (this.turn ?? 0) + 1);
     try {
-      const status = await get("/api/standing");
+      const status = await get("/api/results");
       if (turn === this.turn) this.draw(status);
     } catch (error) {
       fill(this.box, h("p", { class: "quiet" }, error.message));
@@ -81,7 +81,7 @@ export class StandingView {
 
   hear(state) {
     const key = ["training", "round", "features", "final"].map((name) => state.jobs[name].status).join();
-    if (this.page.view === "standing" && key !== this.key) this.enter();
+    if (this.page.view === "results" && key !== this.key) this.enter();
     this.key = key;
   }
 
@@ -106,7 +106,7 @@ export class StandingView {
         ),
       ),
       h("div", { class: "card" }, h("h2", {}, "Learning curve"), status.curve.length ? curve(status.curve) : h("p", { class: "quiet wrap" }, "It begins with the first model that can be measured.")),
-      h("div", { class: "card" }, h("h2", {}, "Classes"), balance(status.classes, (place) => this.page.views.wall.showMore(place))),
+      h("div", { class: "card" }, h("h2", {}, "Classes"), balance(status.classes, (place) => this.page.views.review.showMore(place))),
       status.notes.length ? h("div", { class: "card wide" }, h("h2", {}, "To keep in mind"), h("ul", {}, status.notes.map((note) => h("li", {}, note)))) : null,
       this.people,
       this.slips,
@@ -114,16 +114,16 @@ export class StandingView {
     );
   }
 
-  /** Show what the model is least sure about; a click shows more like it on the wall. */
+  /** Show what the model is least sure about; a click shows more like it in Review. */
   drawDoubts(tiles) {
     if (!this.doubts) return;
     this.doubts.hidden = !tiles.length;
     const shown = tiles.map((tile) => {
       const text = `${tile.class} ${Math.round(100 * tile.sure)} %`;
-      const more = () => this.page.views.wall.showLike(tile);
-      return h("button", { type: "button", class: "tile", title: "More like this, on the wall", onclick: more }, thumbnail(tile), h("span", { class: "sure" }, text));
+      const more = () => this.page.views.review.showLike(tile);
+      return h("button", { type: "button", class: "tile", title: "More like this, in Review", onclick: more }, thumbnail(tile), h("span", { class: "sure" }, text));
     });
-    fill(this.doubts, h("h2", {}, "Likely mistakes of the model"), h("p", { class: "quiet wrap" }, "It is least sure about these, of all that nobody has labeled. More labels like them help most; a click shows more on the wall."), h("div", { class: "grid" }, shown));
+    fill(this.doubts, h("h2", {}, "Likely mistakes of the model"), h("p", { class: "quiet wrap" }, "It is least sure about these, of all that nobody has labeled. More labels like them help most; a click shows more in Review."), h("div", { class: "grid" }, shown));
   }
 
   drawSlips(looks) {

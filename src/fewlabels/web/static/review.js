@@ -1,4 +1,4 @@
-// Many images at a glance: all that the model takes for one class, or that may be of it.
+// Many images at a glance: all that the model predicts as one class, or that may be of it.
 
 import { post } from "./api.js";
 import { byId, fill, h, speak, toast } from "./dom.js";
@@ -13,27 +13,27 @@ const ORDERS = {
   mixed: ["Mixed", "Typical images of the class teach most for the time they take"],
   doubt: ["Doubtful first", "Where the model is most likely to be wrong"],
   surest: ["Surest first", "The quickest way to finish a folder"],
-  likely: ["More of it", "Images most likely to be of this class, whatever the model takes them for"],
+  likely: ["More of it", "Images most likely to be of this class, whatever the model predicts"],
 };
 
-export class WallView {
+export class ReviewView {
   constructor(page) {
     this.page = page;
-    this.box = byId("view-wall");
+    this.box = byId("view-review");
     this.place = 0; // which class
     this.like = null; // or images like this one
     this.order = "mixed";
     this.tiles = [];
-    this.out = new Set(); // knocked out or, of images that may be of a class, not chosen
+    this.out = new Set(); // left out or, of images that may be of a class, not chosen
     this.given = new Map(); // classes that tiles were given in place
-    this.passed = new Set(); // knocked out on a wall before
+    this.passed = new Set(); // left out before
     this.at = 0; // the tile that the keys move
     this.history = [];
-    this.tabs = h("div", { class: "wall-tabs", role: "group", "aria-label": "Classes" });
-    this.head = h("div", { class: "wall-head" });
+    this.tabs = h("div", { class: "review-tabs", role: "group", "aria-label": "Classes" });
+    this.head = h("div", { class: "review-head" });
     this.grid = h("div", { class: "grid", role: "listbox", "aria-multiselectable": "true", "aria-label": "Images", tabindex: "0" });
-    this.note = h("p", { class: "quiet wall-note" });
-    fill(this.box, this.tabs, h("div", { class: "wall-main" }, this.head, this.note, this.grid));
+    this.note = h("p", { class: "quiet review-note" });
+    fill(this.box, this.tabs, h("div", { class: "review-main" }, this.head, this.note, this.grid));
   }
 
   get name() {
@@ -50,19 +50,33 @@ export class WallView {
     return this.tiles.filter((tile) => !this.out.has(tile.id) && !this.given.has(tile.id));
   }
 
-  /** The class that the tiles get unless they are knocked out. */
+  /** The class that the tiles get unless they are left out. */
   get confirmed() {
     return this.like ? this.like.class : this.name;
   }
 
-  enter() {
-    this.drawTabs();
-    this.load();
+  /** Show a class by its name, or the one that was shown before. */
+  enter(name = "") {
+    this.wanted = name;
+    this.#open();
     this.grid.focus();
   }
 
+  /** Show what the address names, once the classes are known. */
+  #open() {
+    const { state } = this.page;
+    if (!state) return;
+    const place = state.classes.findIndex((entry) => entry.name === this.wanted);
+    if (place >= 0 && (place !== this.place || this.like)) Object.assign(this, { place, like: null });
+    this.wanted = null;
+    if (!this.like) this.page.setAddress(this.name);
+    this.drawTabs();
+    this.load();
+  }
+
   hear() {
-    if (this.page.view !== "wall") return;
+    if (this.page.view !== "review") return;
+    if (this.wanted !== null) this.#open();
     this.drawTabs();
     if (!this.tiles.length && !this.isLoading) this.load();
   }
@@ -75,7 +89,7 @@ export class WallView {
       this.note.textContent = `The model can guess when the program has looked at all images. ${far}.`;
       return;
     }
-    if (this.shown !== this.confirmed) this.note.textContent = `Working out what the model takes for ${this.confirmed} …`;
+    if (this.shown !== this.confirmed) this.note.textContent = `Predicting all images to show those of ${this.confirmed} …`;
     const turn = (this.turn = (this.turn ?? 0) + 1);
     this.isLoading = true;
     const wish = { ...this.page.signature, count: COUNT, without: [...this.passed].slice(-5000) };
@@ -83,7 +97,7 @@ export class WallView {
     else Object.assign(wish, { name: this.name, order: this.order });
     let answer = null;
     try {
-      answer = await post("/api/wall", wish, { seconds: 65 });
+      answer = await post("/api/review", wish, { seconds: 65 });
     } catch (error) {
       this.note.textContent = error.message;
     }
@@ -103,12 +117,12 @@ export class WallView {
 
   #explain() {
     if (!this.by) this.note.textContent = "There is no guess yet: label some images of at least two classes first.";
-    else if (!this.tiles.length) this.note.textContent = this.like ? "Nothing else is like it." : `Nothing that is not labeled is taken for ${this.name}.`;
+    else if (!this.tiles.length) this.note.textContent = this.like ? "Nothing else is like it." : `No image without a label is predicted as ${this.name}.`;
     else {
       const sureness = this.tiles.map((tile) => Math.round(100 * tile.sure));
       const [first, last] = [Math.min(...sureness), Math.max(...sureness)];
       const sure = this.like || this.isFinding ? "" : `The model is ${first === last ? first : `${first} to ${last}`} % sure. `;
-      const task = this.isFinding ? `Choose what is ${this.name}, then confirm. The rest stays unlabeled.` : "Point at what is wrong and press the key of its class, or knock it out; then confirm the rest.";
+      const task = this.isFinding ? `Choose what is ${this.name}, then confirm. The rest stays unlabeled.` : "Point at what is wrong and press the key of its class, or Space to leave it out; then confirm the rest.";
       this.note.textContent = `${sure}${task} Near copies are shown once, and only the image that you see gets the label. Labels given here train the model, cost no budget, and never measure it.`;
     }
   }
@@ -119,7 +133,7 @@ export class WallView {
     this.place = place;
     this.order = order;
     this.like = null;
-    this.enter();
+    this.page.go("review", this.name);
   }
 
   toggle(place, to = !this.out.has(this.tiles[place].id)) {
@@ -180,7 +194,7 @@ export class WallView {
     await this.load();
   }
 
-  /** Give the tile that keys act on its class, in place; with it, all others that are knocked out if it is. */
+  /** Give the tile that keys act on its class, in place; with it, all others that are left out if it is. */
   async label(place) {
     const tile = this.tiles[this.at];
     if (!tile || this.isSending || this.given.has(tile.id)) return;
@@ -196,7 +210,7 @@ export class WallView {
 
   async undo() {
     const last = this.history.pop();
-    if (!last) return toast("Nothing was labeled on the wall yet.");
+    if (!last) return toast("Nothing was labeled here yet.");
     const { tab, annotator, items, uuid } = last;
     const done = await this.send({ tab, annotator, items, undoes: uuid, uuid: crypto.randomUUID() });
     if (done) toast(`${done.items.length} labels taken back.`, 4);
@@ -213,13 +227,13 @@ export class WallView {
   /** Come from elsewhere to see more like an image. */
   showLike(tile) {
     this.like = tile;
-    this.page.go("wall");
+    this.page.go("review");
   }
 
   /** Come from elsewhere to find more of a class. */
   showMore(place) {
     Object.assign(this, { place, like: null, order: "likely" });
-    this.page.go("wall");
+    this.page.go("review", this.name);
   }
 
   press(event) {
@@ -259,7 +273,7 @@ export class WallView {
           { type: "button", "aria-pressed": String(place === this.place && !this.like), onclick: () => this.choose(place) },
           h("kbd", {}, keys[place]?.digit || "…"),
           h("span", { class: "name" }, entry.name),
-          h("span", { class: "count", title: "Images that the model takes for it" }, counts[place] ?? ""),
+          h("span", { class: "count", title: "Images that the model predicts as this class" }, counts[place] ?? ""),
         ),
       ),
     );
@@ -267,7 +281,7 @@ export class WallView {
 
   drawHead() {
     const left = this.chosen.length;
-    const title = this.like ? `Like ${this.like.file}` : `${this.isFinding ? "More of" : "Taken for"} ${this.name ?? "…"}`;
+    const title = this.like ? `Like ${this.like.file}` : `${this.isFinding ? "More of" : "Probably"} ${this.name ?? "…"}`;
     fill(
       this.head,
       h("h2", {}, title, " ", h("span", { class: "quiet" }, this.numAll > this.tiles.length ? `${this.tiles.length} of ${this.numAll}` : "")),
@@ -282,7 +296,7 @@ export class WallView {
         left ? `Confirm ${left} as ${this.confirmed} ` : "Show more ",
         h("kbd", {}, "Enter"),
       ),
-      h("span", { class: "keys quiet" }, h("kbd", {}, "← ↑ → ↓"), " or pointer: tile ", h("kbd", {}, "1 … 0"), " its class ", h("kbd", {}, "Space"), this.isFinding ? " choose " : " knock out ", h("kbd", {}, "M"), " more like it ", h("kbd", {}, "⌫"), " undo"),
+      h("span", { class: "keys quiet" }, h("kbd", {}, "← ↑ → ↓"), " or pointer: tile ", h("kbd", {}, "1 … 0"), " its class ", h("kbd", {}, "Space"), this.isFinding ? " choose " : " leave out ", h("kbd", {}, "M"), " more like it ", h("kbd", {}, "⌫"), " undo"),
     );
   }
 
