@@ -549,9 +549,10 @@ def in_short() -> str:
     for judged in (confirmed, screened):
         if judged and "npc" in judged.names:
             middle, half = judged.difference("npc", "random")
+            points = round(middle, 1) + 0.0  # not -0.0
             sentences.append(
                 "NPC as its paper prints it differs from random labels by "
-                f"{middle:+.1f} ± {half:.1f} points, by the same measure."
+                f"{points:.1f} ± {half:.1f} points, by the same measure."
             )
             break
     return "\n".join(f"{n}. {text}" for n, text in enumerate(sentences, 1)) + "\n"

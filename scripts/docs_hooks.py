@@ -25,6 +25,8 @@ _FACTS = re.compile(
 _ROLE = re.compile(r":(?:class|func|mod|meth|attr):(<code>)~?")
 _REFERENCE = re.compile(r":(?:class|func|mod|meth|attr|data):`~?([^`]+)`")
 _UNIT = re.compile(r"(?<=\d) (?=%|ms\b|s\b|MB\b|GB\b|±)|(?<=±) (?=\d)")
+_RANGE = re.compile(r"(?<=\d) to (?:over )?(?=[+-]?\d)")
+_CODE_BLOCK = re.compile(r"(<pre.*?</pre>)", re.DOTALL)
 _LITERAL_BLOCK = re.compile(r"<p>::</p>")
 _LITERAL_COLONS = re.compile(r"::</p>")
 
@@ -130,7 +132,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def on_page_content(html: str, **_: Any) -> str:
     """Return a page without role names and double colons; numbers keep their units."""
-    html = _UNIT.sub("\N{NO-BREAK SPACE}", html)
+    html = "".join(map(_with_units_kept, _CODE_BLOCK.split(html)))
     html = _ROLE.sub(r"\1", html)
     html = _LITERAL_BLOCK.sub("", html)
     return _LITERAL_COLONS.sub(":</p>", html)
+
+
+def _with_units_kept(html: str) -> str:
+    """Return text in which no line ends between the parts of a number; not of code."""
+    if html.startswith("<pre"):
+        return html
+    html = _UNIT.sub("\N{NO-BREAK SPACE}", html)
+    return _RANGE.sub(lambda match: match[0].replace(" ", "\N{NO-BREAK SPACE}"), html)
