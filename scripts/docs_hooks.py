@@ -18,6 +18,7 @@ from typing import Any
 
 from fewlabels import strategies, training
 
+_SOURCE = Path(__file__).parents[1] / "src"
 _PAGES = Path(__file__).parents[1] / "docs" / "strategies"
 _FACTS = re.compile(
     r"^Looks at: (.+)\. Avoids copies within a set: (.+)\. Needs logits: (.+)\.$", re.M
@@ -27,6 +28,7 @@ _REFERENCE = re.compile(r":(?:class|func|mod|meth|attr|data):`~?([^`]+)`")
 _UNIT = re.compile(r"(?<=\d) (?=%|ms\b|s\b|MB\b|GB\b|±)|(?<=±) (?=\d)")
 _RANGE = re.compile(r"(?<=\d) to (?:over )?(?=[+-]?\d)")
 _CODE_BLOCK = re.compile(r"(<pre.*?</pre>)", re.DOTALL)
+_PACKAGE = re.compile(r"^<!-- package: ([\w.]+) -->$", re.M)
 _LITERAL_BLOCK = re.compile(r"<p>::</p>")
 _LITERAL_COLONS = re.compile(r"::</p>")
 
@@ -101,6 +103,23 @@ def _choices(annotation: Any) -> str:
     return ""
 
 
+def public_names(package: str) -> list[str]:
+    """Return the names that a package lists in its stub and imports when used."""
+    stub = _SOURCE.joinpath(*package.split("."), "__init__.pyi")
+    imports = [
+        node
+        for node in ast.parse(stub.read_text("utf-8")).body
+        if isinstance(node, ast.ImportFrom)
+    ]
+    return [alias.asname or alias.name for node in imports for alias in node.names]
+
+
+def _package_reference(match: re.Match[str]) -> str:
+    members = ", ".join(public_names(match[1]))
+    options = f"      members: [{members}]\n      inherited_members: true\n"
+    return f"::: {match[1]}\n    options:\n{options}"
+
+
 def on_config(config: Any) -> Any:
     """Add the page of each strategy to the navigation."""
     pages = [{name: f"strategies/{name}.md"} for name in strategies.names()]
@@ -126,6 +145,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     path = Path(page.file.src_uri)
     if "<!-- options -->" in markdown:
         markdown = markdown.replace("<!-- options -->", options_table(path.stem))
+    markdown = _PACKAGE.sub(_package_reference, markdown)
     markdown = markdown.replace("<!-- strategies -->", strategy_table())
     return markdown.replace("<!-- learners -->", learner_table())
 

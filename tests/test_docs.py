@@ -14,7 +14,12 @@ from pathlib import Path
 
 import pytest
 import typer
-from scripts.docs_hooks import learner_table, options_table, strategy_table
+from scripts.docs_hooks import (
+    learner_table,
+    options_table,
+    public_names,
+    strategy_table,
+)
 
 from fewlabels import cli, errors, strategies
 
@@ -202,6 +207,26 @@ def test_every_exception_is_in_the_guide():
         if inspect.isclass(kind) and issubclass(kind, Exception)
     ]
     assert [name for name in kinds if f"`{name}`" not in guide()] == []
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        "data",
+        "strategies",
+        "gram",
+        "search",
+        "models",
+        "jobs",
+        "projects",
+        "experiments.bench",
+        "experiments.evaluation",
+    ],
+)
+def test_the_reference_lists_every_public_name_of_a_package(package):
+    assert f"\n<!-- package: fewlabels.{package} -->\n" in guide()
+    module = importlib.import_module(f"fewlabels.{package}")
+    assert set(public_names(f"fewlabels.{package}")) == set(module.__all__)
 
 
 # --------------------------------------------------------- they name what exists
