@@ -20,7 +20,8 @@ from fewlabels.progress import track
 from fewlabels.projects import exchange, labels
 from fewlabels.projects.exchange import FaultyRowError, SourceRow, quoted, text_of
 from fewlabels.projects.image_index import inside
-from fewlabels.projects.labels import ProjectLabels, annotator_name, part_uuid
+from fewlabels.projects.labels import ProjectLabels, annotator_name
+from fewlabels.projects.revisions import part_uuid
 from fewlabels.projects.store import Annotation, Event, Item, Kind, Store
 from fewlabels.projects.store.records import IMPORTED, LABELS, new_uuid
 

@@ -1,16 +1,16 @@
 """Labels and classes of a project: each call is one transaction of the label store."""
 
 import getpass
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
-from uuid import UUID, uuid5
 
 from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
 from fewlabels.projects.exchange import STATUS_WORDS, Answer
 from fewlabels.projects.folder import ProjectFolder
+from fewlabels.projects.revisions import Revised, Revision, part_uuid, restore, revise
 from fewlabels.projects.store import Event, Kind, Store, StoredEvent, new_uuid, records
 from fewlabels.projects.store.database import chunked
 from fewlabels.projects.store.leases import LEASE_SECONDS
@@ -282,6 +282,64 @@ class ProjectLabels(ProjectFolder):
                     undone.append(item)
         return tuple(undone)
 
+    # -------------------------------------------------------- many answers at once
+
+    def revise(
+        self,
+        items: Sequence[str],
+        name: str | None = None,
+        *,
+        uuid: str,
+        annotator: str | None = None,
+        skip: bool = False,
+        predicted: Collection[str] = (),
+    ) -> Revised:
+        """Change the answers about any images: all of them or, if one fails, none.
+
+        An own answer, or an imported label, is replaced. An image without an answer
+        gets one: of the round that asked about it, or else ``"corrected"``. Images that
+        others answered about, or that a tab is about to label, are left out.
+
+        Args:
+            items: Ids of the images. Several at once may not measure, nor wait in a
+                round with images that do.
+            name: Name of the class; None: take the answers back.
+            uuid: UUID of this call, for sending it again.
+            annotator: Who.
+            skip: With None as its name: mark them as not worth a label.
+            predicted: Images for which a model predicts this class; without an answer
+                before, their label is ``"confirmed"``.
+
+        Returns:
+            What has changed.
+        """
+        who = annotator_name(annotator)
+        with self.store.writing() as store:
+            number, kind = None, Kind.SKIP if skip else None
+            if name is not None:
+                numbers = {entry.name: entry.number for entry in store.classes()}
+                if name not in numbers:
+                    raise UnknownNameError("class", name, numbers)
+                number, kind = numbers[name], Kind.LABEL
+            wish = Revision(uuid, who, kind, number, frozenset(predicted))
+            return revise(store, wish, items)
+
+    def restore(
+        self,
+        items: Sequence[str],
+        revised: str,
+        *,
+        uuid: str,
+        annotator: str | None = None,
+    ) -> tuple[str, ...]:
+        """Undo what :meth:`revise` did under the UUID ``revised``, all of it at once.
+
+        Returns:
+            Ids of the images; those whose answers changed meanwhile stay as they are.
+        """
+        with self.store.writing() as store:
+            return restore(store, items, revised, annotator_name(annotator), uuid)
+
     # -------------------------------------------------- leases, history and classes
 
     def lease(
@@ -362,14 +420,6 @@ def annotator_name(annotator: str | None) -> str:
     with suppress(ImportError, KeyError, OSError):  # a system without user names
         return annotator or getpass.getuser()
     return OWNER
-
-
-def part_uuid(uuid: str, part: str) -> str:
-    """Return the UUID of the event that a call writes about an item or a class."""
-    try:
-        return str(uuid5(UUID(uuid), part))
-    except ValueError as error:
-        raise UsageError(f"'{uuid}' is not a UUID; use store.new_uuid().") from error
 
 
 def answer_event(

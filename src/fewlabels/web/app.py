@@ -23,6 +23,7 @@ from fewlabels.errors import (
     UsageError,
 )
 from fewlabels.web.background import Background, StateBroadcaster
+from fewlabels.web.browse import add_browse
 from fewlabels.web.messages import Facts, Import, Name, Review
 from fewlabels.web.pictures import SIDES, picture
 from fewlabels.web.session import Session
@@ -87,6 +88,7 @@ def make_app(
     app.add_exception_handler(FewlabelsError, _error)
     _add_labeling(app, session, broadcaster)
     _add_model(app, session, background)
+    add_browse(app, session, background)
     add_studio(app, session, background)
     return app
 

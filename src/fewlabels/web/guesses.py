@@ -8,6 +8,7 @@ in a process that stays, and keeps the last result.
 Shapes: N images, C classes.
 """
 
+from base64 import b64encode
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -33,6 +34,7 @@ from fewlabels.projects.training_plan import HEAD, SMALL_SIDE
 from fewlabels.rng import stream
 from fewlabels.training.training import Training
 from fewlabels.web.messages import Facts, Order
+from fewlabels.web.pictures import ordered_digest
 from fewlabels.web.work import project_job
 
 MOST_SLIPS = 40
@@ -221,6 +223,29 @@ def suggestions(project: Project, *, items: list[str]) -> Facts:
     known = [item for item in items if item in positions and item not in hidden]
     places = np.asarray([positions[item] for item in known], dtype=np.int64)
     return {tile["item"]: tile for tile in guess.tiles(places)}
+
+
+@project_job
+def predictions(project: Project) -> Facts:
+    """Return the likeliest class of all images, and how probable it is.
+
+    Returns:
+        ``classes`` and ``sure``: numbers of 16 bits in the order of the images, in
+        base 64; the second are shares of 65,535. ``items`` is a digest of the images.
+    """
+    guess = _guess(project)
+    if guess is None:
+        return {"by": None}
+    sure = np.rint(guess.shares.max(axis=1) * 65_535)
+    columns = {"classes": guess.classes, "sure": sure}
+    return {
+        "by": guess.by,
+        "items": ordered_digest(item.id for item in guess.snapshot.items),
+        **{
+            name: b64encode(column.astype("<u2").tobytes()).decode()
+            for name, column in columns.items()
+        },
+    }
 
 
 def num_at_once(num_labels: int) -> int:

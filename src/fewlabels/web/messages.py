@@ -25,6 +25,8 @@ MOST_TILES = 500
 """Images that Review shows at once."""
 MOST_PASSED = 5_000
 """Images that it leaves out because they were seen."""
+MOST_REVISED = 2_000
+"""Images whose answers change at once."""
 
 
 class _Message(BaseModel):
@@ -101,3 +103,58 @@ class Action(_Message):
     """The action that an undo takes back; None: the last one that holds."""
     lead_time: Annotated[float, Field(ge=0, le=86_400)] | None = None
     """Seconds that the image was looked at."""
+
+
+# ----------------------------------------------------------------------------- browsing
+
+
+class Filter(_Message):
+    """Which images to list: those that meet all conditions, in an order."""
+
+    label: ClassName | None = None
+    """The class that the annotators agree on."""
+    answer: Literal["none", "labeled", "undecided", "skipped", "unsure"] | None = None
+    predicted: ClassName | None = None
+    sure_from: float = Field(default=0, ge=0, le=1)
+    sure_to: float = Field(default=1, ge=0, le=1)
+    """How probable the predicted class is; from 0 to 1: whether or not there is one."""
+    agreement: Literal["same", "other"] | None = None
+    """Whether the label is the predicted class."""
+    source: (
+        Literal["asked", "confirmed", "corrected", "imported", "measuring"] | None
+    ) = None
+    person: Person | None = None
+    since: float | None = Field(default=None, ge=0, le=1e11)
+    until: float | None = Field(default=None, ge=0, le=1e11)
+    """When an answer was given, in seconds since 1970. One answer has to meet source,
+    person and times."""
+    text: str = Field(default="", max_length=200)
+    """Part of the name of the file."""
+    order: Literal["name", "newest", "doubt"] = "name"
+    offset: int = Field(default=0, ge=0, le=100_000_000)
+    count: int = Field(default=100, ge=0, le=MOST_TILES)
+
+
+class Listing(Filter):
+    """Names alone, of many more images."""
+
+    count: int = Field(default=MOST_REVISED, ge=0, le=MOST_REVISED)
+
+
+class ItemWish(_Message):
+    """A wish for the history of an image."""
+
+    item: Name
+
+
+class Change(_Message):
+    """A change of the answers about some images, or its undoing."""
+
+    uuid: Uuid
+    items: list[Name] = Field(min_length=1, max_length=MOST_REVISED)
+    verb: Literal["label", "unlabel", "skip", "undo"] = "label"
+    name: ClassName | None = None
+    target: Uuid | None = None
+    """The answer that an undo takes back."""
+    undoes: Uuid | None = None
+    """The change to take back, with the same images."""

@@ -6,7 +6,7 @@ are written as PNG or JPEG, so that whatever else is in a file stays there.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -65,6 +65,11 @@ class ImageNames:
         with self._lock:
             for item in self.project.store.items(ids=ids):
                 self._files[self.name_of(item.id)] = item.id, image_file(item, folder)
+
+
+def ordered_digest(ids: Iterable[str]) -> str:
+    """Return a digest of items in their order."""
+    return blake2b("\n".join(ids).encode(), digest_size=16).hexdigest()
 
 
 def picture(file: ImageFile, folder: Path, side: int) -> tuple[str, bytes]:

@@ -225,13 +225,20 @@ class Store(Items, Leases):
             return next(_events(connection, EVENTS.c.uuid == uuid))
 
     def events(
-        self, *, after: int = 0, kinds: Collection[Kind] = ()
+        self,
+        *,
+        after: int = 0,
+        kinds: Collection[Kind] = (),
+        item: str | None = None,
+        uuids: Iterable[str] | None = None,
     ) -> Iterator[StoredEvent]:
         """Yield events in their order, undone or not.
 
         Args:
             after: Only those with a higher sequence number.
             kinds: Only those of these kinds; none for all.
+            item: Only those about this item, with their undos.
+            uuids: Only those with these UUIDs, some hundred at a time in their order.
 
         Yields:
             Each event.
@@ -239,8 +246,14 @@ class Store(Items, Leases):
         conditions = [EVENTS.c.sequence > after]
         if kinds:
             conditions.append(EVENTS.c.kind.in_(sorted(kinds)))
+        if item is not None:
+            conditions.append(EVENTS.c.item == item)
+        parts = [conditions]
+        if uuids is not None:
+            parts = [[*conditions, EVENTS.c.uuid.in_(u)] for u in chunked(uuids)]
         with self.read_connection() as connection:
-            yield from _events(connection, *conditions)
+            for part in parts:
+                yield from _events(connection, *part)
 
     def event(self, uuid: str) -> StoredEvent | None:
         """Return the event with this UUID; None if there is none."""
