@@ -5,7 +5,8 @@
 
 Builds a virtual environment in a temporary folder, installs the wheel there with the
 versions of constraints.txt, and adds up the bytes of all files, byte code included.
-What an extra adds is installed beside it. Writes benchmarks/results/install_size.json.
+What an extra adds is installed beside it (``--no-extras``: not measured). Writes
+benchmarks/results/install_size.json, which has an entry for each build of torch.
 """
 
 import argparse
@@ -27,9 +28,11 @@ def main() -> None:
     """Measure and write the record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("wheel", type=Path)
-    wheel = parser.parse_args().wheel.resolve()
+    parser.add_argument("--no-extras", action="store_true")
+    options = parser.parse_args()
+    wheel = options.wheel.resolve()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    extras = [name for name in project["optional-dependencies"] if name != "dev"]
+    extras = [] if options.no_extras else [*project["optional-dependencies"]]
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         venv.create(home / "venv", with_pip=True)
@@ -48,14 +51,17 @@ def main() -> None:
                 "all": round(_megabytes(site) - empty, 1),
             },
             "packages": len(list(site.glob("*.dist-info"))) - 1,
-            "torch": _version(site, "torch"),
             "extras": {
-                name: _extra(python, wheel, name, home / name) for name in extras
+                name: _extra(python, wheel, name, home / name)
+                for name in extras
+                if name != "dev"
             },
             "python": platform.python_version(),
             "system": f"{platform.system()} {platform.machine()}",
         }
-        RESULT.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+        records = json.loads(RESULT.read_text("utf-8")) if RESULT.exists() else {}
+        records[_version(site, "torch")] = record
+        RESULT.write_text(json.dumps(records, indent=1) + "\n", "utf-8")
     print(RESULT.read_text("utf-8"), end="")
 
 

@@ -207,6 +207,7 @@ with sa.create_engine("sqlite://").begin() as _EMPTY:
     CHECKSUMS = _table("checksums")
     IN_FORCE = _table("in_force")
     VERDICTS = _table("verdicts", server_time=Moment)
+_EMPTY.engine.dispose()
 
 CHECKED = (ITEMS, CLASSES, ROUNDS, ROUND_ITEMS, EVENTS)
 
