@@ -6,7 +6,7 @@ from tests.projects.toy import begun, go_on, paths, truth, write
 
 from fewlabels.errors import ReplayError, UnknownNameError, UsageError
 from fewlabels.projects import Project
-from fewlabels.projects.store import new_uuid
+from fewlabels.projects.store import Kind, Store, new_uuid
 
 
 @pytest.fixture
@@ -84,3 +84,96 @@ def test_a_class_that_is_sent_twice_is_there_once(project):
         with pytest.raises((ReplayError, UsageError)):
             wrong()
     assert project.snapshot().classes == ("even", "odd", "none")
+
+
+def labels_of(project):
+    name_of = {entry.number: entry.name for entry in project.store.classes()}
+    return {
+        (label.item, label.annotator): name_of[label.class_number]
+        for label in project.store.labels()
+    }
+
+
+def label_three(project):
+    """Label images with a third class, one of them by two people; return them."""
+    project.add_class("two")
+    items = [entry.item for entry in project.ask().items]
+    for item in items[:3]:
+        project.label(item, "two", annotator="ann")
+    project.label(items[0], "two", annotator="bob")
+    project.label(items[3], "odd", annotator="ann")
+    return items
+
+
+def test_a_merge_changes_all_labels_and_one_call_takes_it_back(project):
+    items = label_three(project)
+    before = labels_of(project)
+    num_spent = project.status().num_spent
+    own = new_uuid()
+    for _ in range(2):  # sent again, it changes nothing
+        assert project.merge_classes("two", "even", uuid=own) == 4
+    after = labels_of(project)
+    assert sorted(after.values()) == ["even"] * 4 + ["odd"]
+    assert project.status().num_spent == num_spent
+    assert [entry.is_active for entry in project.store.classes()] == [True, True, False]
+    with pytest.raises(ReplayError):
+        project.merge_classes("two", "odd", uuid=own)
+    project.change(items[1], "odd", annotator="ann")  # what was changed since stays
+    again = new_uuid()
+    for _ in range(2):
+        assert project.restore_class("two", uuid=again) == 3
+    assert labels_of(project) == before | {(items[1], "ann"): "odd"}
+    with pytest.raises(UnknownNameError):
+        project.restore_class("two")
+
+
+def test_images_of_a_deleted_class_are_skipped_until_it_is_back(project):
+    items = label_three(project)
+    before = labels_of(project)
+    assert project.merge_classes("two", None) == 4
+    assert labels_of(project) == {(items[3], "ann"): "odd"}
+    assert project.snapshot().skipped == set(items[:3])
+    assert project.restore_class("two") == 4
+    assert labels_of(project) == before
+    for wrong in (("two", "two"), ("two", "none"), ("none", "two")):
+        with pytest.raises((UsageError, UnknownNameError)):
+            project.merge_classes(*wrong)
+    project.merge_classes("two", "odd")
+    with pytest.raises(UsageError, match="needs two classes"):
+        project.merge_classes("even", "odd")
+
+
+@pytest.mark.parametrize("failing", [Kind.CLASS_RETIRED, Kind.UNDO])
+def test_a_merge_that_fails_half_way_changes_nothing(project, monkeypatch, failing):
+    label_three(project)
+    if failing is Kind.UNDO:
+        project.merge_classes("two", "even")
+    before, events = labels_of(project), len(list(project.events()))
+    append = Store.append
+
+    def fail(store, events):
+        given = tuple(events)
+        if any(event.kind is failing for event in given):
+            raise OSError("The disk is full.")
+        return append(store, given)
+
+    monkeypatch.setattr(Store, "append", fail)
+    call, names = project.merge_classes, ("two", "even")
+    if failing is Kind.UNDO:
+        call, names = project.restore_class, ("two",)
+    with pytest.raises(OSError, match="full"):
+        call(*names)
+    monkeypatch.undo()
+    assert labels_of(project) == before
+    assert len(list(project.events())) == events
+
+
+def test_a_model_learns_without_a_merged_class(project, tmp_path):
+    project.add_class("two")
+    for item in [entry.item for entry in project.ask().items][:6]:
+        name = ("even", "odd", "two")[int(item[:2]) % 3]
+        project.label(item, name)
+    project.merge_classes("two", "even")
+    record = project.train().record
+    assert record.class_counts[2] == 0
+    assert project.status().num_unused == 0

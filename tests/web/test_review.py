@@ -69,7 +69,10 @@ def test_the_review_shows_what_nobody_has_spoken_of_surest_first(project):
     assert sure == sorted(sure, reverse=True)
     assert even["num_all"] + review(project, name="odd")["num_all"] == 30 - len(spoken)
     told = guesses.guess(str(project.folder), allow_code=False)
-    assert told["counts"] == [even["num_all"], review(project, name="odd")["num_all"]]
+    assert told["counts"] == {
+        "even": even["num_all"],
+        "odd": review(project, name="odd")["num_all"],
+    }
     fewer = review(project, name="even", count=2, without=items[:1])
     assert [one["item"] for one in fewer["tiles"]] == items[1:3]
 
@@ -336,7 +339,7 @@ def test_without_labels_there_is_no_guess(project):
         except UsageError:
             break
     folder = str(project.folder)
-    assert guesses.guess(folder, allow_code=False) == {"by": None, "counts": []}
+    assert guesses.guess(folder, allow_code=False) == {"by": None, "counts": {}}
     assert review(project)["tiles"] == []
 
 

@@ -155,31 +155,68 @@ def test_what_the_database_cannot_keep_is_no_fault_of_the_server(server, tmp_pat
         assert browser.post("/api/act", body).status_code == 200
 
 
-def test_letters_of_ones_own_are_kept_with_the_project(project, browser):
+def test_looks_of_classes_are_kept_with_the_project(project, browser):
+    def keep(*classes):
+        return browser.post("/api/classes", {"classes": classes}).status_code
+
     def letters():
         return [one["letter"] for one in browser.session.state()["classes"]]
 
     assert letters() == ["", ""]
-    assert browser.post("/api/letters", {"letters": {"odd": "q"}}).status_code == 200
+    assert keep({"name": "even"}, {"name": "odd", "letter": "q"}) == 200
     assert letters() == ["", "q"]
     project.rename_class("odd", "uneven")
     assert letters() == ["", "q"]  # it belongs to the class, not to its name
     with Project.open(project.folder) as again:
         assert Browser(again).session.state()["classes"][1]["letter"] == "q"
     for wrong in (
-        {"nothing": "a"},
-        {"even": "A"},
-        {"even": "ab"},
-        {"even": "1"},
-        {"even": "é"},
-        {"even": "z", "uneven": "z"},
+        [{"name": "nothing", "letter": "a"}],
+        [{"name": "even", "letter": "A"}],
+        [{"name": "even", "letter": "ab"}],
+        [{"name": "even", "letter": "1"}],
+        [{"name": "even", "letter": "é"}],
+        [{"name": "even", "color": "red"}],
+        [{"name": "even", "description": "x" * 501}],
+        [{"name": "even"}, {"name": "even"}],
+        [{"name": "even", "letter": "z"}, {"name": "uneven", "letter": "z"}],
     ):
-        told = browser.post("/api/letters", {"letters": wrong})
-        assert told.status_code == 422
+        assert keep(*wrong) == 422
         assert letters() == ["", "q"]
+    look = {"letter": "q", "color": "#112233", "description": "Leaves a rest."}
+    assert keep({"name": "uneven", **look}) == 200  # it is the first now
+    first, second = browser.session.state()["classes"]
+    assert first == {"name": "uneven", "number": 1, "count": 0, **look}
+    assert second["name"] == "even"
     for damaged in ("", "[1]", '{"x": "a"}', '{"0": 5}'):
-        (project.folder / "page-letters.json").write_text(damaged)
+        (project.folder / "page-classes.json").write_text(damaged)
         assert letters() == ["", ""]
+
+
+def test_classes_are_merged_deleted_and_brought_back(project, browser):
+    def change(verb, name, other=None, **more):
+        body = {"uuid": uuid(), "verb": verb, "name": name, "other": other}
+        return browser.post("/api/classes/change", {**body, **more})
+
+    def counts():
+        return {one["name"]: one["count"] for one in browser.session.state()["classes"]}
+
+    project.add_class("two")
+    for item in browser.lease(3):
+        browser.act("label", item=item["id"], name="two")
+    body = {"uuid": uuid()}
+    for _ in range(2):  # sent again, it counts once
+        assert change("merge", "two", "even", **body).json() == {"num_labels": 3}
+    assert counts() == {"even": 3, "odd": 0}
+    removed = browser.get("/api/classes/removed").json()["removed"]
+    assert removed == [{"name": "two", "into": "even", "num_labels": 3}]
+    assert change("restore", "two").json() == {"num_labels": 3}
+    assert counts() == {"even": 0, "odd": 0, "two": 3}
+    assert change("delete", "two").json() == {"num_labels": 3}
+    assert browser.session.state()["skipped"] == 3
+    assert change("rename", "odd", "uneven").status_code == 200
+    assert counts() == {"even": 0, "uneven": 0}
+    for wrong in (("delete", "even"), ("merge", "even"), ("restore", "even")):
+        assert change(*wrong).status_code == 422
 
 
 def test_people_see_how_far_they_agree_and_where_they_do_not(tmp_path):

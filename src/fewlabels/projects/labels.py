@@ -5,11 +5,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
 from fewlabels.projects.exchange import STATUS_WORDS, Answer
-from fewlabels.projects.folder import ProjectFolder
+from fewlabels.projects.folder import NUM_TO_TELL_APART, ProjectFolder
 from fewlabels.projects.revisions import Revised, Revision, part_uuid, restore, revise
 from fewlabels.projects.store import Event, Kind, Store, StoredEvent, new_uuid, records
 from fewlabels.projects.store.database import chunked
@@ -409,6 +410,92 @@ class ProjectLabels(ProjectFolder):
             _write_class(store, Kind.CLASS_RENAMED, number, name, uuid)
             return _class_names(store)
 
+    def merge_classes(
+        self, name: str, into: str | None, *, uuid: str | None = None
+    ) -> int:
+        """Take a class out of use and give its labels another one, in one transaction.
+
+        Args:
+            name: The class.
+            into: The class that its labels get; None: its images are skipped.
+            uuid: UUID of this call, for sending it again; None for a new one.
+
+        Returns:
+            How many labels changed; :meth:`restore_class` brings them back.
+        """
+        with self.store.writing() as store:
+            known = store.event(uuid) if uuid else None
+            number_of = {e.name: e.number for e in store.classes() if e.is_active}
+            facts: dict[str, Any] = {"name": name, "into": into}
+            if known is not None:
+                facts["num_labels"] = known.event.payload.get("num_labels")
+                number = known.event.class_number
+                _write_class(store, Kind.CLASS_RETIRED, number, name, uuid, facts)
+                return int(facts["num_labels"])
+            for given in (name,) if into is None else (name, into):
+                if given not in number_of:
+                    raise UnknownNameError("class", given, number_of)
+            if name == into:
+                raise UsageError(f"'{name}' cannot be merged into itself.")
+            if len(number_of) <= NUM_TO_TELL_APART:
+                raise UsageError("A project needs two classes; add another one first.")
+            labels = store.labels(with_missing=True)
+            merged = [v for v in labels if v.class_number == number_of[name]]
+            own = uuid or new_uuid()
+            store.append(
+                Event(
+                    kind=Kind.SKIP if into is None else Kind.RELABEL,
+                    annotator=label.annotator,
+                    uuid=part_uuid(own, f"{label.item}\n{label.annotator}"),
+                    item=label.item,
+                    class_number=None if into is None else number_of[into],
+                    round=label.round,
+                    strategy=label.strategy,
+                    model=label.model,
+                    payload={"merged": own},
+                )
+                for label in merged
+            )
+            facts["num_labels"] = len(merged)
+            _write_class(store, Kind.CLASS_RETIRED, number_of[name], name, own, facts)
+            return len(merged)
+
+    def restore_class(self, name: str, *, uuid: str | None = None) -> int:
+        """Bring back a class, and its labels if it was merged or deleted.
+
+        Returns:
+            How many labels it has again; what was changed since stays as it is.
+        """
+        with self.store.writing() as store:
+            known = store.event(uuid) if uuid else None
+            if known is not None:
+                facts = {"name": name} | dict(known.event.payload)
+                number = known.event.class_number
+                _write_class(store, Kind.CLASS_RESTORED, number, name, uuid, facts)
+                return int(facts.get("num_labels", 0))
+            removed = removed_classes(store)
+            if name not in removed:
+                raise UnknownNameError("removed class", name, removed)
+            event, last = removed[name].event, removed[name].sequence
+            num_labels = int(event.payload.get("num_labels", 0))
+            # They were written right before.
+            written = store.events(after=last - 1 - num_labels)
+            changed = [stored.event for stored in islice(written, num_labels)]
+            held = {
+                verdict.uuid
+                for some in chunked(str(change.item) for change in changed)
+                for verdict in store.verdicts(with_missing=True, items=some)
+            }
+            mine = [change for change in changed if change.uuid in held]
+            facts = {"name": name, "num_labels": len(mine)}
+            number = event.class_number
+            _write_class(store, Kind.CLASS_RESTORED, number, name, uuid, facts)
+            store.append(
+                Event(kind=Kind.UNDO, annotator=change.annotator, target=change.uuid)
+                for change in mine
+            )
+            return len(mine)
+
 
 # ------------------------------------------------------------------------- answers
 
@@ -531,6 +618,17 @@ def retire_class(store: Store, number: int) -> None:
     _write_class(store, Kind.CLASS_RETIRED, number, name, None)
 
 
+def removed_classes(store: Store) -> dict[str, StoredEvent]:
+    """Return the event that retired each class that is not in use, by its name."""
+    name_of = {e.number: e.name for e in store.classes() if not e.is_active}
+    retired = store.events(kinds={Kind.CLASS_RETIRED})
+    return {
+        name_of[number]: stored
+        for stored in retired
+        if (number := stored.event.class_number) in name_of
+    }
+
+
 def _class_names(store: Store) -> tuple[str, ...]:
     return tuple(entry.name for entry in store.classes())
 
@@ -550,13 +648,18 @@ def _numbers_before(store: Store, known: StoredEvent, name: str) -> dict[str, in
 
 
 def _write_class(
-    store: Store, kind: Kind, number: int | None, name: str, uuid: str | None
+    store: Store,
+    kind: Kind,
+    number: int | None,
+    name: str,
+    uuid: str | None,
+    payload: Mapping[str, Any] | None = None,
 ) -> None:
     event = Event(
         kind=kind,
         annotator=OWNER,
         uuid=uuid or new_uuid(),
         class_number=number or 0,  # None: the UUID of another event, which is refused
-        payload={"name": name},
+        payload=payload or {"name": name},
     )
     store.append([event])

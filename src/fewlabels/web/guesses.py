@@ -102,10 +102,11 @@ class Guess:
             for place in likely_errors(shares, labels)[:MOST_SLIPS].tolist()
         ]
 
-    def counts(self) -> list[int]:
+    def counts(self) -> dict[str, int]:
         """Return how many images without an answer each class gets."""
         predicted, size = self.classes[self.order], self.pool.num_classes
-        return list(map(int, np.bincount(predicted, minlength=size)))
+        counts = map(int, np.bincount(predicted, minlength=size))
+        return dict(zip(self.pool.classes, counts, strict=True))
 
     def tiles(
         self, places: NDArray[np.int64], number: int | None = None
@@ -130,7 +131,7 @@ def guess(project: Project) -> Facts:
     """Return how many images each class gets, as the labels are now."""
     current = _guess(project)
     if current is None:
-        return {"by": None, "counts": []}
+        return {"by": None, "counts": {}}
     return {"by": current.by, "counts": current.counts()}
 
 

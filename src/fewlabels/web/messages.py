@@ -23,6 +23,8 @@ Verb = Literal["label", "skip", "unsure", "change", "undo", "add_class"]
 
 MOST_TILES = 500
 """Images that Review shows at once."""
+MOST_CLASSES = 2_000
+"""Classes whose order, keys and colors are kept."""
 MOST_PASSED = 5_000
 """Images that it leaves out because they were seen."""
 MOST_REVISED = 2_000
@@ -54,10 +56,37 @@ class Review(_Message):
     without: list[Name] = Field(default=[], max_length=MOST_PASSED)
 
 
-class Letters(_Message):
-    """Which letter labels with which class."""
+class ClassLook(BaseModel):
+    """How the page shows a class."""
 
-    letters: dict[ClassName, Letter] = Field(max_length=26)
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    letter: Letter | Literal[""] = ""
+    color: Annotated[str, Field(pattern=r"^(#[0-9a-f]{6})?$")] = ""
+    """Empty: one that the page chooses."""
+    description: Annotated[str, Field(max_length=500)] = ""
+
+
+class NamedLook(ClassLook):
+    """How the page shows the class of a name."""
+
+    name: ClassName
+
+
+class ClassLooks(_Message):
+    """How the page shows all classes, in this order; others come after them."""
+
+    classes: list[NamedLook] = Field(max_length=MOST_CLASSES)
+
+
+class ClassChange(_Message):
+    """Another name for a class, its end, or its return."""
+
+    uuid: Uuid
+    verb: Literal["rename", "merge", "delete", "restore"]
+    name: ClassName
+    other: ClassName | None = None
+    """The new name, or the class to merge it into."""
 
 
 class Confirmation(_Message):

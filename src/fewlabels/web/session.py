@@ -1,7 +1,8 @@
 """The labeling of a project: requests of the page as verbs of the project."""
 
+import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -20,7 +21,7 @@ from fewlabels.errors import (
 )
 from fewlabels.files import read_regular, replace_text
 from fewlabels.projects import Project
-from fewlabels.projects.labels import annotator_name
+from fewlabels.projects.labels import annotator_name, removed_classes
 from fewlabels.projects.snapshot import Tally
 from fewlabels.projects.store import (
     Kind,
@@ -34,26 +35,28 @@ from fewlabels.report.wording import project_explanation, project_headline
 from fewlabels.strategies.registry import family
 from fewlabels.web.messages import (
     Action,
+    ClassChange,
+    ClassLook,
+    ClassLooks,
     Confirmation,
     Facts,
     Import,
     ImportUndo,
-    Letter,
-    Letters,
+    NamedLook,
     Turn,
 )
 from fewlabels.web.pictures import ImageNames
 
 MOST_FAULTS = 20
 """Rows of a file with labels that the page lists."""
-LETTERS_FILE = "page-letters.json"
-"""Letters by the numbers of classes, which stay when a class is renamed."""
+CLASSES_FILE = "page-classes.json"
+"""How classes are shown, by their numbers, which stay when one is renamed."""
 
 MOST_DISPUTED = 60
 """Images with different labels that are shown."""
 
-_LETTERS = TypeAdapter(dict[int, Letter])
-_MOST_LETTER_BYTES = 64 * 1024
+_LOOKS = TypeAdapter(dict[int, ClassLook])
+_MOST_LOOK_BYTES = 4 * 1024**2
 _COUNTED = ("spent", "confirmed", "imported", "skipped")
 
 
@@ -191,11 +194,42 @@ class Session:
         self.on_change()
         return asdict(undone)
 
-    def letters(self, given: Letters) -> Facts:
-        """Store the letters that somebody gave to classes."""
-        store_letters(self.project, given.letters)
+    def show_classes(self, given: ClassLooks) -> Facts:
+        """Store the order, letters, colors and descriptions of classes."""
+        store_looks(self.project, given.classes)
         self.on_change()
-        return {"letters": given.letters}
+        return {"num_classes": len(given.classes)}
+
+    def change_class(self, change: ClassChange) -> Facts:
+        """Rename, merge, delete or restore a class; return how many labels changed."""
+        project, name, other = self.project, change.name, change.other
+        if change.verb in {"rename", "merge"} and other is None:
+            raise UsageError(f"To {change.verb} a class, give the other name.")
+        num_labels = 0
+        if change.verb == "rename":
+            project.rename_class(name, other or "", uuid=change.uuid)
+        elif change.verb == "restore":
+            num_labels = project.restore_class(name, uuid=change.uuid)
+        else:
+            into = other if change.verb == "merge" else None
+            num_labels = project.merge_classes(name, into, uuid=change.uuid)
+        self.on_change()
+        return {"num_labels": num_labels}
+
+    def removed_classes(self) -> Facts:
+        """Return the classes that were merged or deleted, the last one first."""
+        with self.project.store.reading() as moment:
+            removed = removed_classes(moment)
+        return {
+            "removed": [
+                {
+                    "name": name,
+                    "into": stored.event.payload.get("into"),
+                    "num_labels": stored.event.payload.get("num_labels", 0),
+                }
+                for name, stored in reversed(removed.items())
+            ]
+        }
 
     def tiles(self, entries: Sequence[Facts]) -> list[Facts]:
         """Return entries with what the page shows of their images."""
@@ -269,8 +303,11 @@ class Session:
 
     def state(self) -> Facts:
         """Return how far the labeling is; cheap, whatever the number of images."""
-        letters = letters_of(self.project.folder)
+        looks = looks_of(self.project.folder)
+        places = {number: place for place, number in enumerate(looks)}
         with self._counted() as tally:
+            active = [entry for entry in tally.classes if entry.is_active]
+            active.sort(key=lambda entry: places.get(entry.number, len(places)))
             latest = None
             if tally.rounds:
                 last = tally.rounds[-1]
@@ -281,11 +318,11 @@ class Session:
                 "classes": [
                     {
                         "name": entry.name,
+                        "number": entry.number,
                         "count": tally.class_counts[entry.number],
-                        "letter": letters.get(entry.number, ""),
+                        **looks.get(entry.number, ClassLook()).model_dump(),
                     }
-                    for entry in tally.classes
-                    if entry.is_active
+                    for entry in active
                 ],
                 "budget": self.project.settings.budget,
                 **{kind: tally.num_items[kind] for kind in _COUNTED},
@@ -311,6 +348,7 @@ class Session:
         predicted = status.model.predicted if status.model is not None else ()
         unknown = (None,) * (len(status.classes) - len(predicted))
         shares = (*predicted, *unknown)
+        retired = {e.name for e in self.project.store.classes() if not e.is_active}
         counts = zip(status.class_counts, status.audit_counts, shares, strict=True)
         return {
             "headline": project_headline(status),
@@ -330,6 +368,7 @@ class Session:
                 for name, (labels, measuring, share) in zip(
                     status.classes, counts, strict=True
                 )
+                if name not in retired
             ],
         }
 
@@ -391,27 +430,30 @@ class Session:
         }
 
 
-# ------------------------------------------------------------------- letters of classes
+# ------------------------------------------------------------------- looks of classes
 
 
-def letters_of(folder: Path) -> dict[int, str]:
-    """Return the letter of each class that was given one; a damaged file gives none."""
+def looks_of(folder: Path) -> dict[int, ClassLook]:
+    """Return how classes are shown, in their order; a damaged file says nothing."""
     with suppress(OSError, ValueError):
-        content = read_regular(folder / LETTERS_FILE, _MOST_LETTER_BYTES)
-        return _LETTERS.validate_json(content)
+        content = read_regular(folder / CLASSES_FILE, _MOST_LOOK_BYTES)
+        return _LOOKS.validate_json(content)
     return {}
 
 
-def store_letters(project: Project, wanted: Mapping[str, str]) -> None:
-    """Give letters to classes by their names, and take those of all others."""
+def store_looks(project: Project, wanted: Sequence[NamedLook]) -> None:
+    """Keep how classes are shown, by their names, in this order."""
     number_of = {entry.name: entry.number for entry in project.store.classes()}
-    for name in wanted:
-        if name not in number_of:
-            raise UnknownNameError("class", name, number_of)
-    check_distinct("letter", list(wanted.values()))
-    numbered = {number_of[name]: letter for name, letter in wanted.items()}
-    content = _LETTERS.dump_json(numbered, indent=1).decode()
-    replace_text(project.folder / LETTERS_FILE, content + "\n")
+    for look in wanted:
+        if look.name not in number_of:
+            raise UnknownNameError("class", look.name, number_of)
+    check_distinct("class", [look.name for look in wanted])
+    check_distinct("letter", [look.letter for look in wanted if look.letter])
+    numbered = {
+        number_of[look.name]: look.model_dump(exclude={"name"}) for look in wanted
+    }
+    content = json.dumps(numbered, indent=1)
+    replace_text(project.folder / CLASSES_FILE, content + "\n")
 
 
 def reason_of(asked: StoredRound) -> str:

@@ -1,6 +1,7 @@
 // The page: who labels, what the server tells, which view is seen.
 
 import { get, listen, post } from "./api.js";
+import { ClassesView } from "./classes.js";
 import { ask, byId, choose, fill, h, isAsking, toast } from "./dom.js";
 import { Imports } from "./imports.js";
 import { LabelView } from "./label.js";
@@ -14,6 +15,7 @@ const VIEWS = [
   ["label", "Label", "L", LabelView],
   ["review", "Review", "R", ReviewView],
   ["results", "Results", "S", ResultsView],
+  ["classes", "Classes", "C", ClassesView],
 ];
 
 const BEAT = 30000; // milliseconds; leases last four times as long
@@ -244,6 +246,10 @@ function press(page, event) {
     }
     return;
   }
+  if (event.target.matches("input, select, textarea")) {
+    if (event.key === "Escape" || (event.key === "Enter" && !event.target.form)) event.target.blur();
+    return;
+  }
   if (event.target instanceof HTMLButtonElement && (event.key === "Enter" || event.key === "Tab")) return;
   const act = {
     "?": () => page.views.label.help(),
@@ -251,7 +257,6 @@ function press(page, event) {
     T: () => page.wish("train"),
     E: () => page.wish("export"),
     N: () => page.views.label.addClass(),
-    K: () => page.views.label.chooseLetters(),
     U: () => page.view === "label" && page.views.label.answer("unsure"),
   }[event.key];
   if (act && (event.shiftKey || event.key === "?")) {

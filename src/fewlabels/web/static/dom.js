@@ -33,7 +33,7 @@ export function speak(text) {
 }
 
 /** Show a dialog until it is closed; a promise of what the form holds, or null. */
-export function ask(title, content, { input = false, action = "OK" } = {}) {
+export function ask(title, content, { input = false, action = "OK", canCancel = input !== false } = {}) {
   const dialog = byId("dialog");
   return new Promise((resolve) => {
     let answer = null;
@@ -53,7 +53,7 @@ export function ask(title, content, { input = false, action = "OK" } = {}) {
       h(
         "div",
         { class: "row" },
-        input === false ? null : h("button", { type: "button", class: "button", onclick: () => dialog.close() }, "Cancel"),
+        canCancel ? h("button", { type: "button", class: "button", onclick: () => dialog.close() }, "Cancel") : null,
         h("button", { class: "button main" }, action),
       ),
     );

@@ -1,6 +1,7 @@
 // One image at a time: a key labels it and brings the next.
 
 import { post } from "./api.js";
+import { dot } from "./colors.js";
 import { ask, byId, fill, h, speak, toast } from "./dom.js";
 import { assigned, meant, HELP } from "./keys.js";
 import { Ahead, address } from "./pictures.js";
@@ -170,8 +171,10 @@ export class LabelView {
 
   /** Take in what the server tells. */
   hear(state) {
-    const names = state.classes.map((entry) => `${entry.name}\t${entry.letter}`).join("\n");
+    const names = JSON.stringify(state.classes.map(({ count: _, ...look }) => look));
     if (names !== this.names) {
+      if (this.numClasses > state.classes.length) this.history = []; // a merge changed labels
+      this.numClasses = state.classes.length;
       this.names = names;
       this.keys = assigned(state.classes);
     }
@@ -239,21 +242,6 @@ export class LabelView {
     this.page.outbox.add(this.page.action("add_class", { name }), (answer) => answer && speak(`Class ${name} added.`));
   }
 
-  /** Let people choose letters, which are kept with the project. */
-  async chooseLetters() {
-    const classes = this.page.state?.classes ?? [];
-    const fields = classes.map((entry) => h("input", { class: "letter", maxlength: 1, value: entry.letter, "aria-label": `Letter for ${entry.name}` }));
-    const rows = classes.map((entry, place) => h("tr", {}, h("td", {}, entry.name), h("td", {}, fields[place])));
-    const text = h("p", { class: "quiet wrap" }, "One letter from a to z for a class; leave the others empty. It is kept with the project, for all who label.");
-    if (!(await ask("Letters for classes", h("div", {}, text, h("table", {}, h("tbody", {}, rows))), { action: "Keep these" }))) return;
-    const letters = {};
-    classes.forEach((entry, place) => {
-      const letter = fields[place].value.trim().toLowerCase();
-      if (letter) letters[entry.name] = letter;
-    });
-    await post("/api/letters", { ...this.page.signature, letters }).catch((error) => toast(error.message));
-  }
-
   help() {
     const rows = HELP.map(([key, text]) => h("tr", {}, h("td", {}, h("kbd", {}, key)), h("td", {}, text)));
     return ask("Keys", h("table", {}, h("tbody", {}, rows)), { action: "Close" });
@@ -264,7 +252,6 @@ export class LabelView {
     else if (what === "undo") this.undo();
     else if (what === "add") this.addClass();
     else if (what === "help") this.help();
-    else if (what === "letters") this.chooseLetters();
     else if (what === "zoom") this.#zoomTo((this.zoom + 1) % ZOOMS.length);
   }
 
@@ -341,10 +328,11 @@ export class LabelView {
           const { digit, letter } = this.keys[place];
           return h(
             "button",
-            { type: "button", onclick: (event) => (event.currentTarget.blur(), this.label(place)), "aria-keyshortcuts": [digit.replace("⇧", "Shift+"), letter].filter((key) => key).join(" ") || undefined },
+            { type: "button", title: state.classes[place].description, onclick: (event) => (event.currentTarget.blur(), this.label(place)), "aria-keyshortcuts": [digit.replace("⇧", "Shift+"), letter].filter((key) => key).join(" ") || undefined },
             h("kbd", { class: "key" }, digit || "…"),
             letter ? h("kbd", { class: "key" }, letter) : h("span"),
-            h("span", { class: "name" }, state.classes[place].name),
+            dot(state.classes[place]),
+            h("span", { class: "name" }, state.classes[place].name, state.classes[place].description ? h("small", {}, state.classes[place].description) : null),
             h("span", { class: "count", title: "Labels so far" }),
           );
         }),

@@ -48,9 +48,9 @@ function balance(classes, more) {
     h(
       "tbody",
       {},
-      classes.map((entry, place) => {
+      classes.map((entry) => {
         const bar = h("progress", { max: most, value: entry.labels, "aria-label": `Labels of ${entry.name}` });
-        return h("tr", {}, h("td", {}, entry.name), h("td", {}, bar, " ", entry.measuring ? `${entry.labels}, of which ${entry.measuring} only measure${entry.measuring === 1 ? "s" : ""}` : String(entry.labels)), h("td", {}, entry.predicted === null ? "" : String(entry.predicted)), h("td", {}, h("button", { type: "button", class: "link", "aria-label": `Find more of ${entry.name}`, onclick: () => more(place) }, "find more")));
+        return h("tr", {}, h("td", {}, entry.name), h("td", {}, bar, " ", entry.measuring ? `${entry.labels}, of which ${entry.measuring} only measure${entry.measuring === 1 ? "s" : ""}` : String(entry.labels)), h("td", {}, entry.predicted === null ? "" : String(entry.predicted)), h("td", {}, h("button", { type: "button", class: "link", "aria-label": `Find more of ${entry.name}`, onclick: () => more(entry.name) }, "find more")));
       }),
     ),
   );
@@ -106,7 +106,7 @@ export class ResultsView {
         ),
       ),
       h("div", { class: "card" }, h("h2", {}, "Learning curve"), status.curve.length ? curve(status.curve) : h("p", { class: "quiet wrap" }, "It begins with the first model that can be measured.")),
-      h("div", { class: "card" }, h("h2", {}, "Classes"), balance(status.classes, (place) => this.page.views.review.showMore(place))),
+      h("div", { class: "card" }, h("h2", {}, "Classes"), balance(status.classes, (name) => this.page.views.review.showMore(name))),
       status.notes.length ? h("div", { class: "card wide" }, h("h2", {}, "To keep in mind"), h("ul", {}, status.notes.map((note) => h("li", {}, note)))) : null,
       this.people,
       this.slips,

@@ -1,6 +1,7 @@
 // Many images at a glance: all that the model predicts as one class, or that may be of it.
 
 import { post } from "./api.js";
+import { colorOf, dot } from "./colors.js";
 import { byId, fill, h, speak, toast } from "./dom.js";
 import { meant } from "./keys.js";
 import { thumbnail } from "./pictures.js";
@@ -231,9 +232,9 @@ export class ReviewView {
   }
 
   /** Come from elsewhere to find more of a class. */
-  showMore(place) {
-    Object.assign(this, { place, like: null, order: "likely" });
-    this.page.go("review", this.name);
+  showMore(name) {
+    Object.assign(this, { like: null, order: "likely" });
+    this.page.go("review", name);
   }
 
   press(event) {
@@ -260,9 +261,9 @@ export class ReviewView {
   drawTabs() {
     const state = this.page.state;
     if (!state) return;
-    const counts = state.jobs.guesses?.result?.counts ?? [];
+    const counts = state.jobs.guesses?.result?.counts ?? {};
     const keys = this.page.views.label.keys;
-    const text = JSON.stringify([state.classes.map((entry) => entry.name), counts, this.place, !!this.like]);
+    const text = JSON.stringify([state.classes.map((entry) => entry.name + colorOf(entry)), counts, this.place, !!this.like]);
     if (text === this.drawn) return;
     this.drawn = text;
     fill(
@@ -272,8 +273,9 @@ export class ReviewView {
           "button",
           { type: "button", "aria-pressed": String(place === this.place && !this.like), onclick: () => this.choose(place) },
           h("kbd", {}, keys[place]?.digit || "…"),
+          dot(entry),
           h("span", { class: "name" }, entry.name),
-          h("span", { class: "count", title: "Images that the model predicts as this class" }, counts[place] ?? ""),
+          h("span", { class: "count", title: "Images that the model predicts as this class" }, counts[entry.name] ?? ""),
         ),
       ),
     );
