@@ -85,8 +85,10 @@ def test_a_value_that_nobody_wrote_is_damage(filled, statement, message):
         connection.execute(statement)
     with pytest.raises(DamagedStoreError, match="checksum of 'items' does not fit"):
         Store.open(filled)
-    with create_engine(f"sqlite:///{filled}").begin() as connection:
+    engine = create_engine(f"sqlite:///{filled}")
+    with engine.begin() as connection:
         renew_checksums(connection)  # as if it had been damaged before it had any
+    engine.dispose()
     with Store.open(filled) as store, pytest.raises(DamagedStoreError, match=message):
         list(store.items())
 
