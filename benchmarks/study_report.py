@@ -35,30 +35,30 @@ PAGES = (
     ),
 )
 TABLES = DOCS / "tables"
-LONG = (
-    "practical saved by all",
-    "practical accuracy confirmed",
-    "practical accuracy screened",
-    "practical with spreading",
-    "practical with linear",
-    "blend accuracy",
-    "blend calibration",
-    "screen",
-    "confirm by data",
-    "win apart",
-    "even",
-    "behind",
-    "behind at one",
-    "behind apart",
-    "npc apart",
-    "one or several",
-    "beside",
-    *(
-        f"learners on {source.name.replace('-', ' ')}"
+LONG = {
+    "practical saved by all": "practical-labels-saved",
+    "practical accuracy confirmed": "practical-accuracy-confirmed",
+    "practical accuracy screened": "practical-accuracy-screened",
+    "practical with spreading": "practical-accuracy-spreading",
+    "practical with linear": "practical-accuracy-linear",
+    "blend accuracy": "blend-accuracy",
+    "blend calibration": "blend-calibration",
+    "screen": "few-labels-screened",
+    "confirm by data": "few-labels-by-data",
+    "win apart": "few-labels-outward-cifar100",
+    "even": "few-labels-outward-without-doubt",
+    "behind": "few-labels-behind-the-best-at-2",
+    "behind at one": "few-labels-behind-the-best-at-1",
+    "behind apart": "few-labels-behind-the-best-cifar100",
+    "npc apart": "few-labels-npc-cifar100",
+    "one or several": "few-labels-one-or-several-queries",
+    "beside": "few-labels-worst-pool-and-seconds",
+    **{
+        f"learners on {source.name.replace('-', ' ')}": f"learners-{source.name}"
         for source in learner_tables.SOURCES
-    ),
-)
-"""Parts that are files of their own instead of tables on a page."""
+    },
+}
+"""Parts that are CSV files instead of tables on a page, and the names of the files."""
 PRACTICAL = DOCS / "images" / "practical.png"
 COPIES = DOCS / "images" / "repeated_mnist.png"
 
@@ -129,7 +129,7 @@ def as_csv(text: str) -> str:
 
 def table_path(name: str) -> Path:
     """Return the file of a part that is too long for a page."""
-    return TABLES / f"{name.replace(' ', '-')}.csv"
+    return TABLES / f"{LONG[name]}.csv"
 
 
 def main() -> int:
