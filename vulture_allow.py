@@ -3,7 +3,7 @@
 
 __getattr__  # Python asks it for names of the package
 __dir__
-MaxDet  # named in a stub
+MaxDet  # imported by the path of a table
 AdaMatch  # learners, imported by the paths of a table
 FixMatchAbc
 FixMatchCdmad

@@ -1,7 +1,8 @@
 """MkDocs hook: what the pages derive from the code.
 
 One page per strategy in the navigation, the options on each of them, and the tables of
-strategies and learners. It also shows the few reStructuredText marks of docstrings as
+strategies and learners. A strategy without a page in ``docs/strategies`` gets one from
+the docstring of its class. The few reStructuredText marks of docstrings are shown as
 Markdown.
 """
 
@@ -40,12 +41,25 @@ def strategy_table() -> str:
         "|---|---|---|---|",
     ]
     for name in strategies.names():
-        facts = _FACTS.search((_PAGES / f"{name}.md").read_text("utf-8"))
+        facts = _FACTS.search(strategy_page(name))
         if facts is None:
-            msg = f"docs/strategies/{name}.md has no line 'Looks at: ...'."
+            msg = f"The page of the strategy {name} has no line 'Looks at: ...'."
             raise ValueError(msg)
         rows.append(f"| [`{name}`]({name}.md) | {' | '.join(facts.groups())} |")
     return "\n".join(rows)
+
+
+def strategy_page(name: str) -> str:
+    """Return the page of a strategy: its file, or else its class's docstring."""
+    file = _PAGES / f"{name}.md"
+    if file.is_file():
+        return file.read_text("utf-8")
+    strategy = strategies.resolve(name)
+    summary, _, rest = (inspect.getdoc(type(strategy)) or "").partition("\n\n")
+    has_options = bool(dataclasses.fields(strategy))  # type: ignore[arg-type]
+    options = "<!-- options -->" if has_options else "None."
+    text = f"# `{name}`\n\n*{' '.join(summary.split())}*\n\n{rest}"
+    return f"{text}\n\n## Options\n\n{options}\n".replace("``", "`")
 
 
 def learner_table() -> str:
@@ -125,6 +139,17 @@ def on_config(config: Any) -> Any:
     pages = [{name: f"strategies/{name}.md"} for name in strategies.names()]
     _strategies_in(config["nav"]).extend(pages)
     return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages of strategies that have no file."""
+    from mkdocs.structure.files import File
+
+    for name in strategies.names():
+        path = f"strategies/{name}.md"
+        if files.get_file_from_path(path) is None:
+            files.append(File.generated(config, path, content=strategy_page(name)))
+    return files
 
 
 def _strategies_in(nav: list[Any]) -> list[Any]:

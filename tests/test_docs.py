@@ -18,6 +18,7 @@ from scripts.docs_hooks import (
     learner_table,
     options_table,
     public_names,
+    strategy_page,
     strategy_table,
 )
 
@@ -141,9 +142,7 @@ def test_every_command_is_in_the_guide():
     assert [name for name in commands if name not in guide()] == []
 
 
-@pytest.mark.parametrize(
-    "module", ["strategies", "training", "data", "models.encoders"]
-)
+@pytest.mark.parametrize("module", ["training", "data", "models.encoders"])
 def test_every_name_is_in_the_guide(module):
     names = importlib.import_module(f"fewlabels.{module}").names()
     assert names
@@ -174,22 +173,14 @@ def test_the_table_of_learners_is_on_its_page():
 SECTIONS = ["When to use it", "Options", "Reference"]
 
 
-def test_every_strategy_has_a_page():
-    names = importlib.import_module("fewlabels.strategies").names()
-    folder = ROOT / "docs" / "strategies"
-    assert {page.stem for page in folder.glob("*.md")} == {"index", *names}
-    for name in names:
-        text = (folder / f"{name}.md").read_text("utf-8")
-        assert text.startswith(f"# `{name}`\n\n*"), f"{name}: title and sentence"
-        assert re.search(r"^    \S", text, re.MULTILINE), f"{name}: formula"
-        assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SECTIONS, name
-    assert "<!-- strategies -->" in (folder / "index.md").read_text("utf-8")
-    assert strategy_table().count("\n| [`") == len(names)
-
-
 @pytest.mark.parametrize("name", strategies.names())
-def test_a_strategy_page_shows_every_option(name):
-    page = (ROOT / "docs" / "strategies" / f"{name}.md").read_text("utf-8")
+def test_a_strategy_page_has_all_its_parts(name):
+    page = strategy_page(name)
+    assert page.startswith(f"# `{name}`\n\n*"), "title and sentence"
+    assert re.search(r"^    \S", page, re.MULTILINE), "formula"
+    sections = re.findall(r"^## (.+)$", page, re.MULTILINE)
+    is_written = (ROOT / "docs" / "strategies" / f"{name}.md").is_file()
+    assert sections == (SECTIONS if is_written else ["Options"])
     options = dataclasses.fields(strategies.resolve(name))
     assert ("<!-- options -->" in page) is bool(options)
     rows = options_table(name).splitlines()[2:]
@@ -198,6 +189,21 @@ def test_a_strategy_page_shows_every_option(name):
         assert not row.endswith("|  |"), f"{option.name} has no docstring"
         if type(option.default) in {int, float}:
             assert f"`{option.default:,g}`" in row
+
+
+def test_the_strategies_are_in_a_table_and_have_no_other_pages():
+    folder = ROOT / "docs" / "strategies"
+    names = strategies.names()
+    assert {page.stem for page in folder.glob("*.md")} <= {"index", *names}
+    assert "<!-- strategies -->" in (folder / "index.md").read_text("utf-8")
+    assert strategy_table().count("\n| [`") == len(names)
+
+
+def test_a_strategy_without_a_file_has_the_page_of_its_docstring(monkeypatch, tmp_path):
+    monkeypatch.setattr("scripts.docs_hooks._PAGES", tmp_path)
+    page = strategy_page("coreset")
+    assert page.startswith("# `coreset`\n\n*Cover the pool with the smallest radius")
+    assert page.endswith("\n## Options\n\n<!-- options -->\n")
 
 
 def test_every_exception_is_in_the_guide():

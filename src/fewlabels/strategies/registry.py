@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from fewlabels import strategies
 from fewlabels.errors import UsageError
+from fewlabels.names import import_object
 from fewlabels.names import resolve as resolve_name
 
 if TYPE_CHECKING:
@@ -13,32 +13,33 @@ if TYPE_CHECKING:
 Family = Literal["uncertainty", "coverage", "explanation"]
 """Why a strategy asks: the model is unsure, items stand for others, or explain them."""
 
+# Module and class within this package, and the family.
 _BY_NAME: dict[str, tuple[str, Family | None]] = {
-    "random": ("Random", None),
-    "margin": ("Margin", "uncertainty"),
-    "entropy": ("Entropy", "uncertainty"),
-    "least-confidence": ("LeastConfidence", "uncertainty"),
-    "coreset": ("Coreset", "coverage"),
-    "albl": ("ActiveLearningByLearning", None),
-    "badge": ("Badge", None),
-    "egl": ("ExpectedGradientLength", None),
-    "batchbald": ("BatchBald", "uncertainty"),
-    "dal": ("DiscriminativeActiveLearning", None),
-    "npc": ("NeuralPreconditioning", None),
-    "maxdet": ("MaxDet", None),
-    "typiclust": ("TypiClust", "coverage"),
-    "probcover": ("ProbCover", "coverage"),
-    "cluster-margin": ("ClusterMargin", None),
-    "bait": ("Bait", None),
-    "mlmoc": ("MostLikelyOutputChange", None),
-    "ev-gp": ("ExpectedVariance", None),
-    "uherding": ("UncertaintyHerding", "coverage"),
-    "medoids": ("Medoids", "coverage"),
-    "rdss": ("RepresentativeDiverse", "coverage"),
-    "outward": ("Outward", "explanation"),
-    "v-opt": ("VOptimal", "explanation"),
-    "sigma-opt": ("SigmaOptimal", "explanation"),
-    "variance-reduction": ("VarianceReduction", "explanation"),
+    "random": ("random:Random", None),
+    "margin": ("uncertainty:Margin", "uncertainty"),
+    "entropy": ("uncertainty:Entropy", "uncertainty"),
+    "least-confidence": ("uncertainty:LeastConfidence", "uncertainty"),
+    "coreset": ("coreset:Coreset", "coverage"),
+    "albl": ("albl:ActiveLearningByLearning", None),
+    "badge": ("badge:Badge", None),
+    "egl": ("egl:ExpectedGradientLength", None),
+    "batchbald": ("batchbald:BatchBald", "uncertainty"),
+    "dal": ("dal:DiscriminativeActiveLearning", None),
+    "npc": ("npc:NeuralPreconditioning", None),
+    "maxdet": ("maxdet:MaxDet", None),
+    "typiclust": ("typiclust:TypiClust", "coverage"),
+    "probcover": ("probcover:ProbCover", "coverage"),
+    "cluster-margin": ("cluster_margin:ClusterMargin", None),
+    "bait": ("bait:Bait", None),
+    "mlmoc": ("mlmoc:MostLikelyOutputChange", None),
+    "ev-gp": ("ev_gp:ExpectedVariance", None),
+    "uherding": ("uherding:UncertaintyHerding", "coverage"),
+    "medoids": ("typiclust:Medoids", "coverage"),
+    "rdss": ("rdss:RepresentativeDiverse", "coverage"),
+    "outward": ("outward:Outward", "explanation"),
+    "v-opt": ("outward:VOptimal", "explanation"),
+    "sigma-opt": ("outward:SigmaOptimal", "explanation"),
+    "variance-reduction": ("outward:VarianceReduction", "explanation"),
 }
 
 
@@ -72,7 +73,8 @@ def resolve(
         given = {**given, "arms": tuple(map(_resolve_arm, arms))}
     known: dict[str, Any] = dict.fromkeys(_BY_NAME)
     if isinstance(strategy, str) and strategy in known:
-        known[strategy] = getattr(strategies, _BY_NAME[strategy][0])
+        path = f"{__package__}.{_BY_NAME[strategy][0]}"
+        known[strategy] = import_object("strategy", path)
     method = "select(classifier, pool, size, generator, *, history)"
     resolved: Strategy = resolve_name("strategy", strategy, given, known, method=method)
     return resolved
