@@ -130,7 +130,7 @@ def test_grids_by_pointer_and_keys(tmp_path, chromium):
         page.wait_for_selector("#tile-1:not(.given)")
         assert labels() == {names[0]: 7}
         before = person.turn()
-        page.click("text=More of it")
+        page.click("text=More of this class")
         person.sees_a_grid(before)
         assert page.text_content(".review-head h2").startswith("More of zero")
         shown = {name(place) for place in range(5)}

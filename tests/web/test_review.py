@@ -82,6 +82,11 @@ def test_doubtful_images_first_or_the_likeliest_of_a_class_whatever_it_is_taken_
 ):
     surest = review(project, name="even")["tiles"]
     assert review(project, name="even", order="doubt")["tiles"] == surest[::-1]
+    mistakes = review(project, name="even", order="mistakes")["tiles"]
+    assert {tile["item"] for tile in mistakes} == {tile["item"] for tile in surest}
+    assert {tile["other"] for tile in mistakes} == {"odd"}  # there are two classes
+    same = review(project, name="even", order="mistakes", other="odd")["tiles"]
+    assert same == mistakes
     found = review(project, name="even", order="likely")
     spoken = {one.item for one in project.store.verdicts()}
     assert found["num_all"] == len(found["tiles"]) == 30 - len(spoken)

@@ -174,6 +174,7 @@ def _add_model(app: FastAPI, session: Session, background: Background) -> None:
             "review",
             name=wish.name,
             order=wish.order,
+            other=wish.other,
             like=like,
             count=wish.count,
             without=[item for item in passed if item is not None],

@@ -108,6 +108,16 @@ class Guess:
         counts = map(int, np.bincount(predicted, minlength=size))
         return dict(zip(self.pool.classes, counts, strict=True))
 
+    def rivals(
+        self, places: NDArray[np.int64], number: int, other: str | None
+    ) -> NDArray[np.int64]:
+        """Return the likeliest class of images besides one, or ``other`` for all."""
+        if other in self.pool.classes:
+            return np.full_like(places, self.pool.classes.index(other))
+        shares = self.shares[places].copy()
+        shares[:, number] = -1.0
+        return np.asarray(shares.argmax(axis=1), dtype=np.int64)
+
     def tiles(
         self, places: NDArray[np.int64], number: int | None = None
     ) -> list[Facts]:
@@ -141,6 +151,7 @@ def review(
     *,
     name: str | None,
     order: Order,
+    other: str | None = None,
     like: str | None,
     count: int,
     without: list[str],
@@ -152,8 +163,10 @@ def review(
         name: The class; None: any.
         order: ``"mixed"``: in no order, so that those shown are typical of the class;
             ``"doubt"``: the least sure first; ``"surest"``: the surest first;
+            ``"mistakes"``: first those for which another class is almost as likely;
             ``"likely"``: those that are most likely to be of the class, whatever the
             model predicts.
+        other: With ``"mistakes"``, which other class; None: any.
         like: Instead, those that are most like this image.
         count: How many.
         without: Images that were looked at and left out.
@@ -178,10 +191,19 @@ def review(
         places = places[np.argsort(-guess.shares[places, number], kind="stable")]
     elif number is not None:
         places = places[guess.classes[places] == number]
+        if order == "mistakes":
+            rivals = guess.rivals(places, number, other)
+            odds = guess.shares[places, rivals] / guess.shares[places, number]
+            places = places[np.argsort(-odds, kind="stable")]
     positions = guess.snapshot.positions
     passed = np.array([positions[item] for item in without if item in positions], int)
     kept = places[~np.isin(places, passed)]
-    tiles = guess.tiles(_distinct(guess, kept, passed, count), number)
+    shown = _distinct(guess, kept, passed, count)
+    tiles = guess.tiles(shown, number)
+    if order == "mistakes" and number is not None:
+        rivals = guess.rivals(shown, number, other)
+        for tile, rival in zip(tiles, rivals.tolist(), strict=True):
+            tile["other"] = classes[rival]
     return {"by": guess.by, "tiles": tiles, "num_all": len(kept)}
 
 

@@ -16,7 +16,7 @@ ClassName = Annotated[str, Field(max_length=200)]
 Person = Annotated[str, Field(min_length=1, max_length=80)]
 Letter = Annotated[str, Field(pattern=r"^[a-z]$")]
 """A key that labels, typed without Shift."""
-Order = Literal["mixed", "doubt", "surest", "likely"]
+Order = Literal["mixed", "doubt", "mistakes", "likely", "surest"]
 """Which images of a class come first."""
 Verb = Literal["label", "skip", "unsure", "change", "undo", "add_class"]
 
@@ -51,6 +51,8 @@ class Review(_Message):
 
     name: ClassName | None = None
     order: Order = "mixed"
+    other: ClassName | None = None
+    """With the order "mistakes": the class that it may be instead."""
     like: Name | None = None
     count: int = Field(default=60, ge=1, le=MOST_TILES)
     without: list[Name] = Field(default=[], max_length=MOST_PASSED)

@@ -22,8 +22,8 @@ export function picture(item, side) {
 }
 
 /** A small one, with its name, that fills the place it is given. */
-export function thumbnail(item) {
-  const image = picture(item, 160);
+export function thumbnail(item, side = 160) {
+  const image = picture(item, side);
   image.alt = item.file;
   image.style.maxWidth = image.style.maxHeight = "";
   return image;

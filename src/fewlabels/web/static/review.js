@@ -9,13 +9,15 @@ import { progressOf } from "./waiting.js";
 
 const COUNT = 60;
 
-/** In which order the images of a class are shown, and what that is good for. */
-const ORDERS = {
-  mixed: ["Mixed", "Typical images of the class teach most for the time they take"],
-  doubt: ["Doubtful first", "Where the model is most likely to be wrong"],
-  surest: ["Surest first", "The quickest way to finish a folder"],
-  likely: ["More of it", "Images most likely to be of this class, whatever the model predicts"],
+/** What to look at, and what that is good for. */
+const MODES = {
+  mixed: ["Mixed", "Typical images of the class: they teach the model most for the time they take."],
+  doubt: ["Least sure", "Images of the class that the model is least sure about."],
+  mistakes: ["Likely mistakes", "Images for which another class, shown on each, is almost as likely."],
+  likely: ["More of this class", "Images most likely to be of this class, whatever the model predicts."],
+  surest: ["Finish the folder", "The surest predictions first: the quickest way to label the rest."],
 };
+const SIZES = [64, 240, 104]; // pixels of a tile: least, most, at first
 
 export class ReviewView {
   constructor(page) {
@@ -24,6 +26,8 @@ export class ReviewView {
     this.place = 0; // which class
     this.like = null; // or images like this one
     this.order = "mixed";
+    this.other = null; // with likely mistakes: the class that it may be instead
+    this.size = Number(localStorage.getItem("tile")) || SIZES[2];
     this.tiles = [];
     this.out = new Set(); // left out or, of images that may be of a class, not chosen
     this.given = new Map(); // classes that tiles were given in place
@@ -34,6 +38,7 @@ export class ReviewView {
     this.head = h("div", { class: "review-head" });
     this.grid = h("div", { class: "grid", role: "listbox", "aria-multiselectable": "true", "aria-label": "Images", tabindex: "0" });
     this.note = h("p", { class: "quiet review-note" });
+    this.resize(this.size);
     fill(this.box, this.tabs, h("div", { class: "review-main" }, this.head, this.note, this.grid));
   }
 
@@ -95,7 +100,7 @@ export class ReviewView {
     this.isLoading = true;
     const wish = { ...this.page.signature, count: COUNT, without: [...this.passed].slice(-5000) };
     if (this.like) wish.like = this.like.id;
-    else Object.assign(wish, { name: this.name, order: this.order });
+    else Object.assign(wish, { name: this.name, order: this.order, other: this.other });
     let answer = null;
     try {
       answer = await post("/api/review", wish, { seconds: 65 });
@@ -122,18 +127,17 @@ export class ReviewView {
     else {
       const sureness = this.tiles.map((tile) => Math.round(100 * tile.sure));
       const [first, last] = [Math.min(...sureness), Math.max(...sureness)];
-      const sure = this.like || this.isFinding ? "" : `The model is ${first === last ? first : `${first} to ${last}`} % sure. `;
+      const sure = this.like || this.isFinding ? "" : ` The model is ${first === last ? first : `${first} to ${last}`} % sure.`;
+      const mode = this.like ? "Images that look most like the one you chose." : MODES[this.order][1];
       const task = this.isFinding ? `Choose what is ${this.name}, then confirm. The rest stays unlabeled.` : "Point at what is wrong and press the key of its class, or Space to leave it out; then confirm the rest.";
-      this.note.textContent = `${sure}${task} Near copies are shown once, and only the image that you see gets the label. Labels given here train the model, cost no budget, and never measure it.`;
+      this.note.textContent = `${mode}${sure} ${task} Near copies are shown once, and only the image that you see gets the label. These labels are stored as confirmed (so far ${this.page.state.confirmed}): they train the model, cost no budget, and never measure it.`;
     }
   }
 
   // ----------------------------------------------------------------------------- doing
 
   choose(place, order = this.order) {
-    this.place = place;
-    this.order = order;
-    this.like = null;
+    Object.assign(this, { place, order, like: null, other: null });
     this.page.go("review", this.name);
   }
 
@@ -178,7 +182,7 @@ export class ReviewView {
     const done = await this.send(given);
     if (!done) return false;
     if (done.items.length) this.history.push({ ...given, items: done.items });
-    const text = `${done.items.length} labeled as ${name}`;
+    const text = `${done.items.length} ${isCorrection ? "labeled" : "confirmed"} as ${name}`;
     speak(`${text}.`);
     toast(`${text}. Backspace takes that back.`, 4);
     return true;
@@ -231,10 +235,16 @@ export class ReviewView {
     this.page.go("review");
   }
 
-  /** Come from elsewhere to find more of a class. */
-  showMore(name) {
-    Object.assign(this, { like: null, order: "likely" });
+  /** Come from elsewhere to find more of a class, or images predicted as it that may be of another. */
+  showMore(name, order = "likely", other = null) {
+    Object.assign(this, { like: null, order, other });
     this.page.go("review", name);
+  }
+
+  resize(size) {
+    this.size = size;
+    localStorage.setItem("tile", size);
+    this.grid.style.setProperty("--tile", `${size}px`);
   }
 
   press(event) {
@@ -283,21 +293,22 @@ export class ReviewView {
 
   drawHead() {
     const left = this.chosen.length;
-    const title = this.like ? `Like ${this.like.file}` : `${this.isFinding ? "More of" : "Probably"} ${this.name ?? "…"}`;
+    const kind = this.isFinding ? "More of" : "Probably";
+    const title = this.like ? `Like ${this.like.file}` : `${kind} ${this.name ?? "…"}${this.other ? `, perhaps ${this.other}` : ""}`;
+    const mode = (name, words, act, isPressed) => h("button", { type: "button", title: words[1], "aria-pressed": String(isPressed), onclick: act }, words[0]);
+    const modes = Object.entries(MODES).map(([order, words]) => mode(order, words, () => this.choose(this.place, order), order === this.order && !this.like));
+    modes.splice(4, 0, mode("like", ["Like this image", "Images that look like the one that the keys act on (M)"], () => this.more(), !!this.like));
     fill(
       this.head,
       h("h2", {}, title, " ", h("span", { class: "quiet" }, this.numAll > this.tiles.length ? `${this.tiles.length} of ${this.numAll}` : "")),
-      h(
-        "div",
-        { class: "orders", role: "group", "aria-label": "Order" },
-        Object.entries(ORDERS).map(([order, [name, title]]) => h("button", { type: "button", title, "aria-pressed": String(order === this.order && !this.like), onclick: () => this.choose(this.place, order) }, name)),
-      ),
       h(
         "button",
         { type: "button", class: "button main", disabled: !this.tiles.length, onclick: () => this.confirm() },
         left ? `Confirm ${left} as ${this.confirmed} ` : "Show more ",
         h("kbd", {}, "Enter"),
       ),
+      h("div", { class: "orders", role: "group", "aria-label": "What to show" }, modes),
+      h("label", { class: "size quiet" }, "Size ", h("input", { type: "range", min: SIZES[0], max: SIZES[1], step: 8, value: this.size, oninput: (event) => this.resize(Number(event.target.value)) })),
       h("span", { class: "keys quiet" }, h("kbd", {}, "← ↑ → ↓"), " or pointer: tile ", h("kbd", {}, "1 … 0"), " its class ", h("kbd", {}, "Space"), this.isFinding ? " choose " : " leave out ", h("kbd", {}, "M"), " more like it ", h("kbd", {}, "⌫"), " undo"),
     );
   }
@@ -307,7 +318,7 @@ export class ReviewView {
     fill(
       this.grid,
       this.tiles.map((tile, place) => {
-        const image = thumbnail(tile);
+        const image = thumbnail(tile, this.size > 128 ? 320 : 160);
         image.loading = "lazy";
         image.decoding = "async";
         return h(
@@ -341,13 +352,14 @@ export class ReviewView {
   drawTile(place) {
     const box = this.grid.children[place];
     if (!box) return;
-    const { id, sure } = this.tiles[place];
+    const { id, sure, other } = this.tiles[place];
     const name = this.given.get(id);
     const isOut = this.out.has(id) && !name;
     box.classList.toggle("out", isOut);
     box.classList.toggle("given", !!name);
     box.classList.toggle("at", place === this.at);
     box.setAttribute("aria-selected", String(!isOut));
-    box.querySelector(".sure").textContent = name ?? `${Math.round(100 * sure)} %`;
+    box.classList.toggle("rival", !!other);
+    box.querySelector(".sure").textContent = name ? `✓ ${name}` : other ? `or ${other}?` : `${Math.round(100 * sure)} %`;
   }
 }
