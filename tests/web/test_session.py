@@ -1,6 +1,7 @@
 """The verbs of a project, as the page says them."""
 
 import json
+import warnings
 from importlib.resources import files
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from tests.projects.toy import num_events
 from tests.web.pages import HEADERS, Browser, uuid
 
+from fewlabels.projects import Project
 from fewlabels.projects.store import Store
 
 
@@ -210,3 +212,16 @@ def test_all_views_count_the_same_labels(project, browser):
     assert "no model learns them yet: odd" in " ".join(told["notes"])
     status = project.status()
     assert (status.num_skipped, status.num_unsure) == (1, 1)
+
+
+def test_the_budget_is_changed_on_the_page(project, browser):
+    budget = project.settings.budget
+    told = browser.post("/api/budget", {"budget": budget + 40})
+    assert told.json() == {"budget": budget + 40}
+    assert browser.session.state()["budget"] == budget + 40
+    loud = warnings.catch_warnings(action="error")  # nobody is warned of it
+    with loud, Project.open(project.folder) as again:
+        assert again.settings.budget == budget + 40
+    for wrong in (0, -1, 10**9, project.settings.audit):
+        assert browser.post("/api/budget", {"budget": wrong}).status_code == 422
+    assert browser.session.state()["budget"] == budget + 40

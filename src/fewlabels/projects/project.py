@@ -1,11 +1,13 @@
 """A project: a person's images and labels, and what was learned from them."""
 
+import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from fewlabels.experiments.settings import Choice
+from fewlabels.experiments.settings import Choice, validated
 from fewlabels.jobs import Job, start, startable
 from fewlabels.names import AllowCode, check_code
 from fewlabels.projects import folder as folders
@@ -13,7 +15,12 @@ from fewlabels.projects.answers import Asked, ProjectAnswers
 from fewlabels.projects.folder import ModelRecord
 from fewlabels.projects.imports import ProjectImports
 from fewlabels.projects.labels import OWNER, check_class_names
-from fewlabels.projects.settings import NewProject, read_shares, without_stale_shares
+from fewlabels.projects.settings import (
+    NewProject,
+    ProjectSettings,
+    read_shares,
+    without_stale_shares,
+)
 from fewlabels.projects.status import Status, project_status
 from fewlabels.projects.store import Store
 from fewlabels.projects.store.database import check_address
@@ -93,6 +100,15 @@ class Project(ProjectAnswers, ProjectImports):
         project = cls.open(place, allow_code=True, trust_store=True)
         project._warn_of_new(index.unreadable)
         return project
+
+    def with_budget(self, budget: int) -> Self:
+        """Change the number of labels to give in all, and return the project."""
+        known = ProjectSettings.read(self.folder).model_dump()
+        settings = validated(ProjectSettings, known | {"budget": budget})
+        settings.write(self.folder)
+        with warnings.catch_warnings(action="ignore"):
+            settings.warn_of_changes(self.folder)  # it was changed on purpose
+        return replace(self, settings=settings)
 
     def trainer(self) -> "Trainer":
         """Return the trainer of the project."""

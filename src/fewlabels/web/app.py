@@ -24,7 +24,7 @@ from fewlabels.errors import (
 )
 from fewlabels.web.background import Background, StateBroadcaster
 from fewlabels.web.browse import add_browse
-from fewlabels.web.messages import Facts, Import, Name, Review
+from fewlabels.web.messages import Budget, Facts, Import, Name, Review, Suggestions
 from fewlabels.web.pictures import SIDES, picture
 from fewlabels.web.session import Session
 from fewlabels.web.studio import add_studio
@@ -165,6 +165,19 @@ def _add_model(app: FastAPI, session: Session, background: Background) -> None:
     def cancel(task: Task) -> Facts:
         background.cancel(task)
         return background.status()
+
+    @app.post("/api/budget")
+    def set_budget(wish: Budget) -> Facts:
+        changed = session.set_budget(wish)
+        background.choose_again()
+        return changed
+
+    @app.post("/api/suggestions")
+    def suggestions(wish: Suggestions) -> Facts:
+        named = {session.images.item(name): name for name in wish.items}
+        known = [item for item in named if item is not None]
+        found = background.ask("suggestions", items=known)
+        return {named[item]: {**tile, "item": None} for item, tile in found.items()}
 
     @app.post("/api/review")
     def review(wish: Review) -> Facts:

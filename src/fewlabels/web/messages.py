@@ -23,6 +23,8 @@ Verb = Literal["label", "skip", "unsure", "change", "undo", "add_class"]
 
 MOST_TILES = 500
 """Images that Review shows at once."""
+MOST_BUDGET = 10_000_000
+"""Labels that the page lets people plan."""
 MOST_CLASSES = 2_000
 """Classes whose order, keys and colors are kept."""
 MOST_PASSED = 5_000
@@ -56,6 +58,18 @@ class Review(_Message):
     like: Name | None = None
     count: int = Field(default=60, ge=1, le=MOST_TILES)
     without: list[Name] = Field(default=[], max_length=MOST_PASSED)
+
+
+class Budget(_Message):
+    """A new number of labels to give in all."""
+
+    budget: int = Field(ge=1, le=MOST_BUDGET)
+
+
+class Suggestions(_Message):
+    """A wish for what the model predicts for images that are being labeled."""
+
+    items: list[Name] = Field(min_length=1, max_length=100)
 
 
 class ClassLook(BaseModel):

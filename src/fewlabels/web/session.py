@@ -35,6 +35,7 @@ from fewlabels.report.wording import project_explanation, project_headline
 from fewlabels.strategies.registry import family
 from fewlabels.web.messages import (
     Action,
+    Budget,
     ClassChange,
     ClassLook,
     ClassLooks,
@@ -193,6 +194,12 @@ class Session:
         undone = self.project.undo_import(wish.uuid)
         self.on_change()
         return asdict(undone)
+
+    def set_budget(self, wish: Budget) -> Facts:
+        """Change how many labels are to be given in all."""
+        self._project = self.project.with_budget(wish.budget)
+        self.on_change()
+        return {"budget": wish.budget}
 
     def show_classes(self, given: ClassLooks) -> Facts:
         """Store the order, letters, colors and descriptions of classes."""

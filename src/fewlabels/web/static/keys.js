@@ -36,7 +36,7 @@ export const HELP = [
   ["⇧U", "unsure: somebody else may know"],
   ["⌫ or Ctrl Z", "undo, as far back as you like"],
   ["⇧N", "a class that was forgotten"],
-  ["+  −  Esc", "zoom in, out, and back"],
+  ["+  −  Esc", "zoom in, out, and back; a click shows the original pixels, drag or arrows move the image"],
   ["in Review", "point at an image, by pointer or arrows, and press the key of its class; Space leaves it out, Shift and arrows a range, Enter confirms the rest, M shows more like it, PageUp and PageDown change the class"],
   ["⇧L  ⇧R  ⇧S  ⇧C", "Label, Review, Results, Classes"],
   ["⇧T  ⇧E", "train, export"],

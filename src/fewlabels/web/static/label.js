@@ -10,8 +10,9 @@ import { progressOf, timeLeft } from "./waiting.js";
 const HELD = [10, 40]; // images that a tab holds: two rounds, but at least and at most so many
 const REFILL = 0.8; // of them; with fewer, more are asked for
 const PAUSE = 1500; // milliseconds until a tab without images asks again
-const ZOOMS = [1, 2, 4, 8];
+const MOST_ZOOM = 40;
 const FULL = 2560;
+const MORE = 40; // labels to plan at once
 
 export class LabelView {
   constructor(page) {
@@ -23,13 +24,15 @@ export class LabelView {
     this.ahead = new Ahead(1280);
     this.keys = [];
     this.typed = "";
-    this.zoom = 0;
+    this.zoom = { scale: 1, x: 0, y: 0 }; // the image is moved by x and y pixels
+    this.thoughts = new Map(); // what the model predicts, by image
     this.times = [];
     this.isRefilling = false;
     this.buttons = null; // below the message
     this.frame = byId("frame");
-    byId("stage").addEventListener("pointermove", (event) => this.#point(event));
-    byId("stage").addEventListener("click", () => this.current && this.#zoomTo(this.zoom ? 0 : 1));
+    this.#listenToPointer();
+    this.#rememberDisplay();
+    byId("more").addEventListener("click", () => this.planMore());
     for (const button of document.querySelectorAll("[data-do]")) {
       button.addEventListener("click", () => {
         button.blur();
@@ -93,11 +96,10 @@ export class LabelView {
 
   show(item) {
     this.current = item;
-    this.zoom = 0;
+    this.#setZoom();
     byId("view-label").classList.toggle("away", !item);
     if (item) {
       const image = this.ahead.of(item);
-      image.style.transform = "";
       image.alt = `Image ${item.number} of ${item.of} in round ${item.round + 1}`;
       image.onerror = () => toast("This image cannot be read any more. Skip it with Space.");
       fill(this.frame, image);
@@ -105,6 +107,7 @@ export class LabelView {
       byId("why").textContent = item.why;
       byId("file").textContent = item.file;
       this.shownAt = performance.now();
+      this.#think();
       this.ahead.prepare(this.queue);
     } else {
       fill(this.frame);
@@ -138,6 +141,7 @@ export class LabelView {
       return [
         state.spent >= state.budget ? "The budget is spent" : "Every image was asked about",
         `${state.spent} of ${state.budget} labels are given. Look at the results, confirm predictions in Review, or export.`,
+        button(`${MORE} more labels`, () => this.planMore()),
         button(["Results ", h("kbd", {}, "⇧S")], () => this.page.go("results")),
         button(["Export ", h("kbd", {}, "⇧E")], () => this.page.wish("export"), "button main"),
       ];
@@ -252,7 +256,7 @@ export class LabelView {
     else if (what === "undo") this.undo();
     else if (what === "add") this.addClass();
     else if (what === "help") this.help();
-    else if (what === "zoom") this.#zoomTo((this.zoom + 1) % ZOOMS.length);
+    else if (what === "zoom") this.#toggleZoom();
   }
 
   // ---------------------------------------------------------------------------- keys
@@ -260,9 +264,16 @@ export class LabelView {
   press(event) {
     const many = this.keys.length > 20;
     if (event.key === " ") return this.#done(event, () => this.answer("skip"));
-    if (event.key === "+" || event.key === "=") return this.#done(event, () => this.#zoomTo(Math.min(this.zoom + 1, ZOOMS.length - 1)));
-    if (event.key === "-") return this.#done(event, () => this.#zoomTo(Math.max(this.zoom - 1, 0)));
-    if (event.key === "Escape") return this.#done(event, () => (this.isTyping ? this.#type("") : this.#zoomTo(0)));
+    if (event.key === "+" || event.key === "=") return this.#done(event, () => this.#zoomBy(1.5));
+    if (event.key === "-") return this.#done(event, () => this.#zoomBy(1 / 1.5));
+    if (event.key === "Escape") return this.#done(event, () => (this.isTyping ? this.#type("") : this.#setZoom()));
+    const steps = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
+    if (steps[event.key] && this.zoom.scale !== 1) {
+      event.preventDefault();
+      const [x, y] = steps[event.key];
+      this.#setZoom({ ...this.zoom, x: this.zoom.x + x, y: this.zoom.y + y });
+      return true;
+    }
     if (many && event.key === "Backspace" && this.typed) return this.#done(event, () => this.#type(this.typed.slice(0, -1)));
     if (event.key === "Backspace") return this.#done(event, () => this.undo());
     if (many && event.key === "Enter" && this.typed) return this.#done(event, () => this.#pick());
@@ -359,20 +370,125 @@ export class LabelView {
 
   // ------------------------------------------------------------------------------ zoom
 
-  #zoomTo(level) {
-    const image = this.frame.firstChild;
-    if (!image || !this.current) return;
-    this.zoom = level;
-    const large = address(this.current.id, FULL);
-    if (level && Math.max(this.current.width, this.current.height) > 1280 && !image.src.endsWith(large)) image.src = large;
-    image.style.transform = level ? `scale(${ZOOMS[level]})` : "";
+  /** How many pixels of the screen show a pixel of the image, without zoom. */
+  get #fit() {
+    const { clientWidth, clientHeight } = this.frame.firstChild;
+    return Math.min(clientWidth / this.current.width, clientHeight / this.current.height);
   }
 
-  #point(event) {
+  #setZoom({ scale, x, y } = { scale: 1, x: 0, y: 0 }) {
+    this.zoom = { scale, x, y };
     const image = this.frame.firstChild;
-    if (!image || !this.zoom) return;
-    const box = byId("stage").getBoundingClientRect();
-    const part = (at, from, size) => `${(100 * (at - from)) / size}%`;
-    image.style.transformOrigin = `${part(event.clientX, box.left, box.width)} ${part(event.clientY, box.top, box.height)}`;
+    byId("scale").hidden = scale === 1;
+    if (!image) return;
+    image.style.transform = scale === 1 ? "" : `translate(${x}px, ${y}px) scale(${scale})`;
+    if (scale === 1 || !this.current) return;
+    const large = address(this.current.id, FULL);
+    if (scale > 1 && Math.max(this.current.width, this.current.height) > 1280 && !image.src.endsWith(large)) image.src = large;
+    byId("scale").textContent = `${Math.round(100 * scale * this.#fit)} % of the original size`;
+  }
+
+  /** Zoom by a factor; the point of the stage, from its middle, stays where it is. */
+  #zoomBy(factor, [x, y] = [0, 0]) {
+    if (!this.current) return;
+    const scale = Math.min(MOST_ZOOM, Math.max(1, this.zoom.scale * factor));
+    const ratio = scale / this.zoom.scale;
+    if (scale === 1) this.#setZoom();
+    else this.#setZoom({ scale, x: x + (this.zoom.x - x) * ratio, y: y + (this.zoom.y - y) * ratio });
+  }
+
+  /** Show the original pixels, or twice the size of an image that is larger already; and back. */
+  #toggleZoom(point) {
+    if (!this.current) return;
+    if (this.zoom.scale !== 1) this.#setZoom();
+    else this.#zoomBy(Math.max(2, 1 / this.#fit), point);
+  }
+
+  #listenToPointer() {
+    const stage = byId("stage");
+    let from = null; // where a drag began, and where the image was
+    const point = (event) => {
+      const box = stage.getBoundingClientRect();
+      return [event.clientX - box.left - box.width / 2, event.clientY - box.top - box.height / 2];
+    };
+    stage.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      this.#zoomBy(event.deltaY < 0 ? 1.2 : 1 / 1.2, point(event));
+    }, { passive: false });
+    stage.addEventListener("pointerdown", (event) => {
+      if (event.target.closest("button") || !this.current) return;
+      from = { x: event.clientX, y: event.clientY, zoom: this.zoom, isDrag: false };
+      stage.setPointerCapture(event.pointerId);
+    });
+    stage.addEventListener("pointermove", (event) => {
+      if (!from) return;
+      const [x, y] = [event.clientX - from.x, event.clientY - from.y];
+      from.isDrag ||= Math.hypot(x, y) > 4;
+      if (from.isDrag && from.zoom.scale !== 1) this.#setZoom({ ...from.zoom, x: from.zoom.x + x, y: from.zoom.y + y });
+    });
+    stage.addEventListener("pointerup", (event) => {
+      if (from && !from.isDrag) this.#toggleZoom(point(event));
+      from = null;
+    });
+    stage.addEventListener("pointercancel", () => (from = null));
+  }
+
+  // --------------------------------------------------------------------------- display
+
+  /** Let people choose how images look; this browser remembers it. */
+  #rememberDisplay() {
+    const size = byId("image-size");
+    const resize = (value) => {
+      this.frame.classList.toggle("sized", !!value);
+      if (value) this.frame.style.setProperty("--size", `${value}%`);
+      size.value = value || 100;
+    };
+    resize(localStorage.getItem("size"));
+    size.addEventListener("input", () => {
+      localStorage.setItem("size", size.value);
+      this.#setZoom();
+      resize(size.value);
+    });
+    const check = (id, act) => {
+      const box = byId(id);
+      box.checked = localStorage.getItem(id) === "yes";
+      act(box.checked);
+      box.addEventListener("change", () => {
+        localStorage.setItem(id, box.checked ? "yes" : "no");
+        act(box.checked);
+        box.blur();
+      });
+    };
+    check("pixels", (isOn) => document.body.classList.toggle("pixels", isOn));
+    check("thinks", (isOn) => {
+      this.thinks = isOn;
+      this.#think();
+    });
+  }
+
+  /** Show what the model predicts for the image, if somebody wants that and it does not measure. */
+  async #think() {
+    const box = byId("thought");
+    box.hidden = true;
+    const item = this.current;
+    if (!this.thinks || !item) return;
+    if (!this.thoughts.has(item.id)) {
+      const items = [item, ...this.queue].slice(0, 20).map((next) => next.id);
+      const found = await post("/api/suggestions", { ...this.page.signature, items }, { seconds: 65 }).catch(() => null);
+      if (!found) return;
+      this.thoughts = new Map(items.map((id) => [id, found[id] ?? null]));
+    }
+    const thought = this.thoughts.get(item.id);
+    if (!thought || item !== this.current) return;
+    box.hidden = false;
+    box.textContent = `The model thinks: ${thought.class}, ${Math.round(100 * thought.sure)} % sure`;
+  }
+
+  /** Plan more labels. */
+  async planMore() {
+    byId("more").blur();
+    const budget = this.page.state.budget + MORE;
+    const done = await post("/api/budget", { ...this.page.signature, budget }).catch((error) => toast(error.message));
+    if (done) toast(`${budget} labels are planned now.`, 4);
   }
 }
