@@ -1,6 +1,7 @@
 // The page: who labels, what the server tells, which view is seen.
 
 import { get, listen, post } from "./api.js";
+import { BrowseView } from "./browse.js";
 import { ClassesView } from "./classes.js";
 import { ask, byId, choose, fill, h, isAsking, toast } from "./dom.js";
 import { Imports } from "./imports.js";
@@ -14,6 +15,7 @@ import { progressOf } from "./waiting.js";
 const VIEWS = [
   ["label", "Label", "L", LabelView],
   ["review", "Review", "R", ReviewView],
+  ["browse", "Browse", "B", BrowseView],
   ["results", "Results", "S", ResultsView],
   ["classes", "Classes", "C", ClassesView],
 ];
@@ -29,7 +31,8 @@ const JOBS = {
   final: ["Final training", "cancel"],
 };
 
-const addressOf = (view, part) => `#${view}${part ? `/${encodeURIComponent(part)}` : ""}`;
+/** `#review/cat`, or `#browse?label=cat` for a part that is a query. */
+const addressOf = (view, part = "") => `#${view}${part.startsWith("?") ? part : part && `/${encodeURIComponent(part)}`}`;
 
 class Page {
   constructor(project) {
@@ -123,10 +126,10 @@ class Page {
 
   /** Show the view of an address. */
   open(hash) {
-    const [name, ...rest] = hash.slice(1).split("/");
+    const [, name, rest] = /^#?([^/?]*)(.*)$/s.exec(hash);
     let part = "";
     try {
-      part = decodeURIComponent(rest.join("/"));
+      part = rest.startsWith("?") ? rest : decodeURIComponent(rest.slice(1));
     } catch {
       // not an address of this page
     }

@@ -38,7 +38,8 @@ export const HELP = [
   ["⇧N", "a class that was forgotten"],
   ["+  −  Esc", "zoom in, out, and back; a click shows the original pixels, drag or arrows move the image"],
   ["in Review", "point at an image, by pointer or arrows, and press the key of its class; Space leaves it out, Shift and arrows a range, Enter confirms the rest, M shows more like it, PageUp and PageDown change the class"],
-  ["⇧L  ⇧R  ⇧S  ⇧C", "Label, Review, Results, Classes"],
+  ["in Browse", "arrows, Home, End, PageUp and PageDown move, with Shift they select a range; Space selects, Ctrl A selects all, Enter opens, the key of a class labels, Delete removes the label, X excludes, / finds a file, ⌫ undoes"],
+  ["⇧L  ⇧R  ⇧B  ⇧S  ⇧C", "Label, Review, Browse, Results, Classes"],
   ["⇧T  ⇧E", "train, export"],
   ["?", "this list"],
 ];

@@ -1,0 +1,105 @@
+"""Browse in Chromium: an earlier label is found by its file and changed by keyboard."""
+
+import pytest
+from benchmarks.page import CHROMIUM, Server, chromium
+from tests.web.person import NAMES, Person, digits
+
+from fewlabels.projects import Project
+
+pytest.importorskip("playwright.sync_api")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the PATH"),
+]
+
+COUNT = "document.querySelector('.browse-count').textContent"
+
+
+def stored(tmp_path):
+    """Return the labels of the project by the names of their files."""
+    with Project.open(tmp_path / "digits-labels") as project:
+        names = [entry.name for entry in project.store.classes()]
+        labels = project.store.labels()
+        return {v.item.split("@")[0]: names[v.class_number] for v in labels}
+
+
+def test_an_earlier_label_is_found_by_its_file_and_changed_by_keyboard(tmp_path):
+    target = digits(tmp_path / "digits", range(300))
+    options = ("--classes", NAMES, "--budget", "60", "--audit", "10")
+    options += ("--trainer", "frozen-linear", "--encoder", "pixels")
+    with chromium() as browser:
+        server = Server(tmp_path / "digits", *options)
+        try:
+            person = Person(browser, server.address, target)
+            page = person.page
+            first = person.file
+            wrong = "zero" if person.sees() else "one"
+            person.press("1" if wrong == "zero" else "2")
+            for _ in range(5):
+                person.labels()
+            person.is_saved()
+            assert stored(tmp_path)[first] == wrong
+            person.press("Shift+B")
+            person.until(f"{COUNT}.startsWith('300 images')")
+            assert page.locator(".browse-cell").count() < 200  # the screen, not all
+            person.press("End")
+            person.until("!!document.querySelector('#image-299 img')")
+            person.press("/")
+            page.keyboard.type(first)
+            person.press("Enter")
+            person.until(f"{COUNT}.startsWith('1 of 300 images')")
+            person.until(f"location.hash === '#browse?name={first}'")
+            page.reload()  # the address is enough
+            person.until(
+                "!!document.querySelector('#image-0 img')"
+                " && document.activeElement.role === 'grid'"
+            )
+            person.press("Enter")
+            person.waits_for(".browse-history li")
+            assert f"labeled it {wrong}" in page.text_content(".browse-history")
+            digit = int(target[int(first[:4])])
+            right = NAMES.split(",")[digit]
+            person.press(str((digit + 1) % 10))
+            person.waits_for(f".browse-history >> text=changed the label to {right}")
+            person.is_saved()
+            assert stored(tmp_path)[first] == right
+            person.press("Backspace")
+            person.waits_for(".browse-history .undone")
+            person.is_saved()
+            assert stored(tmp_path)[first] == wrong
+            person.press(str((digit + 1) % 10))
+            person.until("document.querySelectorAll('.browse-history li').length === 4")
+            person.press("Escape")
+            changes_many(person, tmp_path)
+            assert stored(tmp_path)[first] == right
+            assert not person.errors
+        finally:
+            server.stop()
+
+
+def changes_many(person, tmp_path):
+    """Label a range at once, and take it back at once."""
+    page, before = person.page, stored(tmp_path)
+    person.until("!document.querySelector('dialog[open]')")
+    page.click("text=Clear filters")
+    page.select_option(".browse-filters label:nth-of-type(2) select", ":none")
+    page.focus(".browse-grid")
+    person.until(f"{COUNT}.includes('of 300 images')")
+    person.press("End")
+    person.press("Shift+ArrowUp")
+    person.until("document.querySelector('.browse-actions').textContent.match(/^\\d+ s/)")
+    person.press("3")
+    page.wait_for_selector("#toasts .toast")
+    person.is_saved()
+    text = page.text_content("#toasts")
+    if "one at a time" in text:  # an image that may measure is among them
+        assert stored(tmp_path) == before
+        return
+    assert "labeled as two" in text
+    assert len(stored(tmp_path)) > len(before)
+    person.press("Backspace")
+    page.wait_for_selector("text=Taken back for")
+    person.is_saved()
+    assert stored(tmp_path) == before
