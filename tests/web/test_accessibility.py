@@ -39,6 +39,16 @@ def views(person):
     person.waits_for(".tile img")
     person.press("Space")
     yield "review"
+    person.press("Shift+B")
+    person.waits_for(".browse-frame img")
+    page.wait_for_load_state("networkidle")
+    person.press("Space")
+    yield "browse"
+    person.press("Enter")
+    person.waits_for(".browse-steps")
+    yield "one image"
+    person.press("Escape")
+    person.press("Escape")
     person.press("Shift+S")
     person.waits_for("text=Labels to look at again")
     page.wait_for_load_state("networkidle")

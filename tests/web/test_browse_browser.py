@@ -89,7 +89,9 @@ def changes_many(person, tmp_path):
     person.until(f"{COUNT}.includes('of 300 images')")
     person.press("End")
     person.press("Shift+ArrowUp")
-    person.until("document.querySelector('.browse-actions').textContent.match(/^\\d+ s/)")
+    person.until(
+        "document.querySelector('.browse-actions').textContent.match(/^\\d+ s/)"
+    )
     person.press("3")
     page.wait_for_selector("#toasts .toast")
     person.is_saved()
