@@ -400,6 +400,15 @@ def test_the_results_tell_what_is_known_and_what_is_not(project):
     assert sum(one["labels"] for one in told["classes"]) == 9  # as everywhere
     assert sum(one["measuring"] for one in told["classes"]) == 3
     assert sum(one["predicted"] for one in told["classes"]) == 30
+    assert sum(cell["count"] for cell in told["confusion"]) == 3
+    for side in ("recall", "precision"):
+        shares = [one[side] for one in told["measures"]]
+        assert sum(share["of"] for share in shares) == 3
+        assert all(share["low"] <= share["high"] for share in shares)
+        right = sum(share["right"] for share in shares)
+        assert right == round(3 * point["accuracy"])
+    assert told["model"]["num_labels"] == sum(told["model"]["classes"].values()) == 6
+    assert told["model"]["num_measuring"] == 3
     project.add_class("neither")
     assert browser.get("/api/results").json()["classes"][2]["predicted"] is None
 

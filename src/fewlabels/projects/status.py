@@ -1,7 +1,7 @@
 """The state of a project, and how good its model is."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import compress
@@ -57,6 +57,9 @@ class Status:
     """Labels of each class to train on."""
     audit_counts: tuple[int, ...]
     """Labels of each class that measure. Both together are the labels there are."""
+    confusion: Mapping[tuple[int, int], int]
+    """How many images that measure have a label and a prediction of the latest model,
+    by the numbers of both classes."""
     num_rounds: int
     audit_size: int
     """Images that measure."""
@@ -96,6 +99,11 @@ def project_status(project: "Project") -> Status:
         [each.classes.index(each.audit[i]) == snapshot.audited[i] for i in items]
         for each in compared
     ]
+    confusion = Counter(
+        (snapshot.audited[i], each.classes.index(each.audit[i]))
+        for each in compared[-1:]
+        for i in items
+    )
     num_labeled = [record.num_labeled for record in compared]
     latest = records[-1] if records else None
     gain = None
@@ -133,6 +141,7 @@ def project_status(project: "Project") -> Status:
         classes=snapshot.classes,
         class_counts=counts,
         audit_counts=tuple(audited[number] for number in numbers),
+        confusion=confusion,
         num_rounds=len(snapshot.rounds),
         audit_size=len(snapshot.audit),
         num_audited=len(snapshot.audited),

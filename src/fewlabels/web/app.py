@@ -169,7 +169,8 @@ def _add_model(app: FastAPI, session: Session, background: Background) -> None:
     @app.post("/api/budget")
     def set_budget(wish: Budget) -> Facts:
         changed = session.set_budget(wish)
-        background.choose_again()
+        if background.status()["round"]["status"] in {"finished", "failed"}:
+            background.choose_again()
         return changed
 
     @app.post("/api/suggestions")

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -19,10 +19,12 @@ from fewlabels.errors import (
     UsageError,
     check_distinct,
 )
+from fewlabels.experiments.evaluation import accuracy_interval
 from fewlabels.files import read_regular, replace_text
 from fewlabels.projects import Project
 from fewlabels.projects.labels import annotator_name, removed_classes
 from fewlabels.projects.snapshot import Tally
+from fewlabels.projects.status import Status
 from fewlabels.projects.store import (
     Kind,
     StoredEvent,
@@ -377,6 +379,8 @@ class Session:
                 )
                 if name not in retired
             ],
+            **class_measures(status, retired),
+            "model": learned_from(status),
         }
 
     def people_status(self) -> Facts:
@@ -435,6 +439,68 @@ class Session:
                 [{"item": item, "answers": answers[item]} for item in sorted(shown)]
             ),
         }
+
+
+# ---------------------------------------------------------------- measures of classes
+
+
+def class_measures(status: Status, retired: Collection[str]) -> Facts:
+    """Return precision and recall of each class, and what is confused with what.
+
+    Retired classes are left out, unless the latest model still predicts them.
+    """
+    used = {number for pair in status.confusion for number in pair}
+    numbers = [
+        number
+        for number, name in enumerate(status.classes)
+        if name not in retired or number in used
+    ]
+
+    def share(number: int, side: int) -> Facts:
+        pairs = status.confusion.items()
+        total = sum(count for pair, count in pairs if pair[side] == number)
+        right = status.confusion.get((number, number), 0)
+        interval = accuracy_interval(right, total)
+        ends = {"low": interval.low, "high": interval.high}
+        return {"right": right, "of": total, **ends}
+
+    return {
+        "measures": [
+            {
+                "name": status.classes[number],
+                "recall": share(number, 0),
+                "precision": share(number, 1),
+            }
+            for number in numbers
+        ],
+        "confusion": [
+            {
+                "label": status.classes[label],
+                "predicted": status.classes[predicted],
+                "count": count,
+            }
+            for (label, predicted), count in sorted(status.confusion.items())
+        ],
+    }
+
+
+def learned_from(status: Status) -> Facts | None:
+    """Return what the latest model, which an export writes, learned from."""
+    model = status.model
+    if model is None:
+        return None
+    return {
+        "name": model.name,
+        "trainer": model.trainer,
+        "num_labels": model.num_labeled,
+        "num_unused": status.num_unused,
+        "num_measuring": status.num_audited,
+        "classes": {
+            name: count
+            for name, count in zip(model.classes, model.class_counts, strict=True)
+            if count
+        },
+    }
 
 
 # ------------------------------------------------------------------- looks of classes

@@ -39,20 +39,78 @@ function curve(points) {
   return s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text, class: "chart" }, ...parts);
 }
 
-function balance(classes, more) {
-  const most = Math.max(...classes.map((entry) => entry.labels), 1);
-  return h(
-    "table",
-    { class: "balance" },
-    h("thead", {}, h("tr", {}, h("th", {}, "Class"), h("th", {}, "Labels"), h("th", {}, "Predicted"), h("th", {}))),
-    h(
-      "tbody",
+const percent = (share) => `${Math.round(100 * share)} %`;
+
+/** A share with its interval: a bar for where it may be, a mark for what was seen. */
+function range({ right, of, low, high }, what) {
+  if (!of) return h("span", { class: "quiet" }, "not seen yet");
+  const text = `${percent(right / of)}, between ${percent(low)} and ${percent(high)}: ${right} of ${of} images ${what}`;
+  const [width, height] = [120, 12];
+  const bar = s(
+    "svg",
+    { viewBox: `0 0 ${width} ${height}`, class: "span", role: "img", "aria-label": text },
+    s("rect", { x: 0, y: 5, width, height: 2, class: "rail" }),
+    s("rect", { x: width * low, y: 2, width: width * (high - low), height: 8, rx: 4, class: "span-band" }),
+    s("circle", { cx: 4 + (width - 8) * (right / of), cy: 6, r: 4, class: "dot" }),
+  );
+  return h("span", { class: "range-cell", title: text }, bar, h("span", {}, percent(right / of)), h("span", { class: "quiet" }, `${percent(low).replace(" %", "")}–${percent(high)}`));
+}
+
+function balance(status, more) {
+  const measures = new Map(status.measures.map((entry) => [entry.name, entry]));
+  const head = ["Class", "Labels", "Recognized", "Right when predicted", "Predicted", ""].map((text) => h("th", { scope: "col" }, text));
+  const rows = status.classes.map((entry) => {
+    const { recall, precision } = measures.get(entry.name);
+    const labels = entry.measuring ? `${entry.labels}, ${entry.measuring} of them check` : String(entry.labels);
+    return h(
+      "tr",
       {},
-      classes.map((entry) => {
-        const bar = h("progress", { max: most, value: entry.labels, "aria-label": `Labels of ${entry.name}` });
-        return h("tr", {}, h("td", {}, entry.name), h("td", {}, bar, " ", entry.measuring ? `${entry.labels}, of which ${entry.measuring} only measure${entry.measuring === 1 ? "s" : ""}` : String(entry.labels)), h("td", {}, entry.predicted === null ? "" : String(entry.predicted)), h("td", {}, h("button", { type: "button", class: "link", "aria-label": `Find more of ${entry.name}`, onclick: () => more(entry.name) }, "find more")));
-      }),
-    ),
+      h("th", { scope: "row" }, entry.name),
+      h("td", {}, labels),
+      h("td", {}, range(recall, `labeled ${entry.name} are recognized`)),
+      h("td", {}, range(precision, `predicted as ${entry.name} are right`)),
+      h("td", {}, entry.predicted === null ? "" : String(entry.predicted)),
+      h("td", {}, h("button", { type: "button", class: "link", "aria-label": `Find more of ${entry.name}`, onclick: () => more(entry.name) }, "find more")),
+    );
+  });
+  return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Classes" }, h("table", { class: "balance" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows)));
+}
+
+const MOST_IN_MATRIX = 15; // classes; of more, the confusions are listed
+
+/** What is confused with what; a click shows such images in Review. */
+function confusion(status, show) {
+  const names = status.measures.map((entry) => entry.name);
+  const counts = new Map(status.confusion.map((cell) => [JSON.stringify([cell.label, cell.predicted]), cell.count]));
+  const most = Math.max(1, ...counts.values());
+  const cell = (label, predicted) => {
+    const count = counts.get(JSON.stringify([label, predicted])) ?? 0;
+    const is_right = label === predicted;
+    const box = h("td", { class: is_right ? "right" : count ? "wrong" : "" });
+    box.style.setProperty("--share", `${Math.round((70 * count) / most)}%`);
+    const text = `${count} labeled ${label}, predicted as ${predicted}`;
+    if (count) box.append(h("button", { type: "button", title: text, "aria-label": `${text}; show such images`, onclick: () => show(label, predicted) }, String(count)));
+    return box;
+  };
+  if (names.length > MOST_IN_MATRIX) {
+    const wrong = status.confusion.filter((entry) => entry.label !== entry.predicted).sort((a, b) => b.count - a.count);
+    return h("ul", {}, wrong.slice(0, 20).map((entry) => h("li", {}, h("button", { type: "button", class: "link", onclick: () => show(entry.label, entry.predicted) }, `${entry.count} labeled ${entry.label}, predicted as ${entry.predicted}`))));
+  }
+  const head = h("tr", {}, h("td", {}), names.map((name) => h("th", { scope: "col" }, h("span", {}, name))));
+  const rows = names.map((label) => h("tr", {}, h("th", { scope: "row" }, label), names.map((predicted) => cell(label, predicted))));
+  return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Confusion matrix" }, h("table", { class: "matrix" }, h("thead", {}, head), h("tbody", {}, rows)));
+}
+
+/** What the latest model, which an export writes, learned from. */
+function learned(model, state) {
+  if (!model) return h("p", { class: "quiet wrap" }, "There is no model yet. It needs labels of at least two classes.");
+  const parts = Object.entries(model.classes).map(([name, count]) => `${name} ${count}`);
+  const sources = [["asked one by one", state?.spent], ["confirmed in Review", state?.confirmed], ["imported", state?.imported]].filter(([, count]) => count).map(([what, count]) => `${count} ${what}`);
+  return h(
+    "div",
+    {},
+    h("p", { class: "wrap" }, `${model.name} (${model.trainer}) learned from ${model.num_labels} labels: ${parts.join(", ")}.`),
+    h("p", { class: "quiet wrap" }, `Labels of this project: ${sources.join(", ")}. ${model.num_measuring} of them were drawn at random to check the model, which never learns from them. ${model.num_unused ? `${model.num_unused} labels are not in the model yet; an export trains on them first where that takes seconds.` : "The model has learned from all others."}`),
   );
 }
 
@@ -95,7 +153,7 @@ export class ResultsView {
       h(
         "div",
         { class: "card wide lead" },
-        h("div", {}, h("h2", { class: "headline" }, status.headline), h("p", { class: "quiet wrap" }, status.explanation.join(" ")), status.gain ? h("p", { class: "gain" }, status.gain) : null),
+        h("div", {}, h("h2", { class: "headline" }, status.headline), h("p", { class: "quiet wrap" }, status.explanation.join(" ")), status.advice ?? status.gain ? h("div", { class: "gain" }, h("h3", {}, "Have I labeled enough?"), h("p", {}, status.advice ?? status.gain)) : null),
         h(
           "div",
           { class: "buttons" },
@@ -105,8 +163,10 @@ export class ResultsView {
           h("p", { class: "quiet wrap" }, unused),
         ),
       ),
-      h("div", { class: "card" }, h("h2", {}, "Learning curve"), status.curve.length ? curve(status.curve) : h("p", { class: "quiet wrap" }, "It begins with the first model that can be measured.")),
-      h("div", { class: "card" }, h("h2", {}, "Classes"), balance(status.classes, (name) => this.page.views.review.showMore(name))),
+      h("div", { class: "card" }, h("h2", {}, "Learning curve"), h("p", { class: "quiet wrap" }, "The share of random checks (images drawn at random that only measure) that each model gets right. The true share is likely within the band."), status.curve.length ? curve(status.curve) : h("p", { class: "quiet wrap" }, "It begins with the first model that can be measured.")),
+      h("div", { class: "card" }, h("h2", {}, "What is confused with what"), h("p", { class: "quiet wrap" }, "Random checks by their label (rows) and what the latest model predicts (columns). A click shows images in Review that may be confused in the same way."), status.confusion.length ? confusion(status, (label, predicted) => this.page.views.review.showMore(predicted, label === predicted ? "mixed" : "mistakes", label === predicted ? null : label)) : h("p", { class: "quiet wrap" }, "It begins with the first model that can be measured.")),
+      h("div", { class: "card wide" }, h("h2", {}, "Classes"), h("p", { class: "quiet wrap" }, "Recognized: the share of its images that the model finds (recall). Right when predicted: the share of its predictions that are right (precision). Both come from the random checks; the range behind each holds at the 95 % level. Predicted: images that the model puts in the class."), balance(status, (name) => this.page.views.review.showMore(name))),
+      h("div", { class: "card wide" }, h("h2", {}, "What the exported model learned from"), learned(status.model, this.page.state)),
       status.notes.length ? h("div", { class: "card wide" }, h("h2", {}, "To keep in mind"), h("ul", {}, status.notes.map((note) => h("li", {}, note)))) : null,
       this.people,
       this.slips,

@@ -39,7 +39,8 @@ export class ReviewView {
     this.grid = h("div", { class: "grid", role: "listbox", "aria-multiselectable": "true", "aria-label": "Images", tabindex: "0" });
     this.note = h("p", { class: "quiet review-note" });
     this.resize(this.size);
-    fill(this.box, this.tabs, h("div", { class: "review-main" }, this.head, this.note, this.grid));
+    this.rule = h("p", { class: "quiet review-note rule-note" });
+    fill(this.box, this.tabs, h("div", { class: "review-main" }, this.head, this.note, this.rule, this.grid));
   }
 
   get name() {
@@ -129,8 +130,9 @@ export class ReviewView {
       const [first, last] = [Math.min(...sureness), Math.max(...sureness)];
       const sure = this.like || this.isFinding ? "" : ` The model is ${first === last ? first : `${first} to ${last}`} % sure.`;
       const mode = this.like ? "Images that look most like the one you chose." : MODES[this.order][1];
-      const task = this.isFinding ? `Choose what is ${this.name}, then confirm. The rest stays unlabeled.` : "Point at what is wrong and press the key of its class, or Space to leave it out; then confirm the rest.";
-      this.note.textContent = `${mode}${sure} ${task} Near copies are shown once, and only the image that you see gets the label. These labels are stored as confirmed (so far ${this.page.state.confirmed}): they train the model, cost no budget, and never measure it.`;
+      const task = this.isFinding ? `Choose what is ${this.name}, then confirm. The rest stays unlabeled.` : "Click what is wrong to leave it out, or point at it and press the key of its class; then confirm the rest.";
+      this.note.textContent = `${mode}${sure} ${task}`;
+      this.rule.textContent = `Stored as confirmed, so far ${this.page.state.confirmed}: these labels train the model, cost no budget, and never measure it. Near copies are shown once; only the image that you see gets the label.`;
     }
   }
 
