@@ -126,7 +126,7 @@ def test_a_name_that_is_taken_by_a_link_is_not_followed(tmp_path, monkeypatch):
 @pytest.mark.parametrize("before", ["nothing", "an empty folder", "a folder"])
 def test_a_folder_takes_the_place_of_another(tmp_path, monkeypatch, before, knows_how):
     if not knows_how:
-        monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
+        monkeypatch.setattr(files, "_swap", lambda one, other: False)
     target = tmp_path / "target"
     if before != "nothing":
         target.mkdir()
@@ -146,10 +146,10 @@ def test_linux_exchanges_folders_in_one_step(tmp_path):
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
-    assert files._exchanged(tmp_path / "one", tmp_path / "other")
+    assert files._swap(tmp_path / "one", tmp_path / "other")
     assert (tmp_path / "one" / "other").exists()
     assert (tmp_path / "other" / "one").exists()
-    assert not files._exchanged(tmp_path / "one", tmp_path / "nothing")
+    assert not files._swap(tmp_path / "one", tmp_path / "nothing")
 
 
 def test_a_folder_below_a_file_is_refused(tmp_path):

@@ -364,13 +364,13 @@ def check_distinct(
 
 
 def check_finite_rows(
-    what: str, lost: Any, num_rows: int, advice: str = "leave such rows out"
+    what: str, not_finite: Any, num_rows: int, advice: str = "leave such rows out"
 ) -> None:
-    """Raise if some of ``num_rows`` rows, the indices ``lost``, are not finite."""
-    if len(lost):
+    """Raise if there are rows that are not finite, given by their indices."""
+    if len(not_finite):
         raise NotFiniteError(
-            f"{len(lost)} of {num_rows} {what} are NaN or infinite, the first at index "
-            f"{int(lost[0])}; {advice}."
+            f"{len(not_finite)} of {num_rows} {what} are NaN or infinite, the first at "
+            f"index {int(not_finite[0])}; {advice}."
         )
 
 

@@ -179,7 +179,7 @@ def exchange(folder: Path, target: Path) -> None:
     with wrap_os_errors(target):
         if not target.exists() or not any(target.iterdir()):
             folder.replace(target)
-        elif not _exchanged(folder, target):
+        elif not _swap(folder, target):
             aside = _beside(target)
             target.replace(aside)
             folder.replace(target)
@@ -359,8 +359,8 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{token_hex(8)}.partial")
 
 
-def _exchanged(first: Path, second: Path) -> bool:
-    """Swap two names in one step; return whether the system could."""
+def _swap(first: Path, second: Path) -> bool:
+    """Swap two paths atomically; return False if the system cannot."""
     if sys.platform != "linux":
         return False
     rename = getattr(ctypes.CDLL(None), "renameat2", None)

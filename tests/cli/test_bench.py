@@ -6,7 +6,7 @@ import pytest
 import yaml
 from tests.experiments.bench import little
 
-from fewlabels.cli.bench import chosen
+from fewlabels.cli.bench import build_experiment
 from fewlabels.experiments import bench
 from fewlabels.experiments.settings import Choice
 
@@ -132,7 +132,9 @@ def test_a_name_stands_for_all_strategies_that_have_it(monkeypatch):
     twice = (Choice(name="npc"), Choice(name="npc", options={"draws": 5}))
     experiment = little.experiment(strategies=(*twice, Choice(name="random")))
     monkeypatch.setattr(bench, "recipe", lambda _: experiment)
-    found = chosen("toy", "npc, entropy", None, None, allow_code=False).strategies
+    found = build_experiment(
+        "toy", "npc, entropy", None, None, allow_code=False
+    ).strategies
     assert [one.bare for one in found] == [
         *(one.bare for one in twice),
         Choice(name="entropy"),

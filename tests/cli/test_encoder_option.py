@@ -11,7 +11,7 @@ from tests.experiments.bench.little import experiment
 from tests.models.test_onnx_encoder import written
 from tests.projects.toy import pictures
 
-from fewlabels.cli.bench import chosen
+from fewlabels.cli.bench import build_experiment
 from fewlabels.errors import UsageError
 from fewlabels.experiments.bench import Condition
 from fewlabels.experiments.settings import Choice, RunSettings
@@ -69,7 +69,9 @@ def test_a_benchmark_has_it_in_all_conditions(tmp_path):
     conditions = (Condition(settings=settings), Condition(name="b", settings=settings))
     content = experiment(conditions=conditions).model_dump(mode="json")
     (tmp_path / "x.yaml").write_text(json.dumps(content))
-    found = chosen(str(tmp_path / "x.yaml"), None, None, "pixels", allow_code=False)
+    found = build_experiment(
+        str(tmp_path / "x.yaml"), None, None, "pixels", allow_code=False
+    )
     told = [one.settings.trainer.options for one in found.conditions]
     assert told == [{"encoder": "pixels"}] * 2
 

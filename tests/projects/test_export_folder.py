@@ -186,7 +186,7 @@ def test_a_kill_at_any_step_leaves_one_generation(
     generations, monkeypatch, in_one_step, every
 ):
     if not in_one_step:
-        monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
+        monkeypatch.setattr(files, "_swap", lambda one, other: False)
     old, new = (contents(generations / name) for name in ("old", "new"))
     out, step, seen = generations / "out", 0, []
     is_whole = False

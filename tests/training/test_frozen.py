@@ -71,7 +71,7 @@ def test_a_step_reads_views_of_its_own_items(trained):
     views = views_of(trainer)
     assert isinstance(views, FrozenViews)
     items = torch.tensor([5, 5, 5, 5, 5, 5, 5, 5, 9])
-    rows = views.shown(items, {"strong": ("strong", stream(0, "s"))})["strong"]
+    rows = views.read_views(items, {"strong": ("strong", stream(0, "s"))})["strong"]
     assert rows.shape == (9, Means.feature_size)
     own = [
         views._stored("strong").read(items[:1], torch.tensor([n]))[0] for n in range(3)

@@ -99,7 +99,7 @@ def run(
     """
     features = options.local_encoder(encoder, download=download)
     experiments = [
-        chosen(recipe, strategies, seeds, features, allow_code=allow_code)
+        build_experiment(recipe, strategies, seeds, features, allow_code=allow_code)
         for recipe in recipes
     ]
     on_cluster = {"--address": address, "--gpus": gpus or None}
@@ -185,7 +185,7 @@ def verify(
     raise Exit(1)
 
 
-def chosen(
+def build_experiment(
     recipe: str,
     strategies: str | None,
     seeds: str | None,
@@ -193,7 +193,7 @@ def chosen(
     *,
     allow_code: bool,
 ) -> "Experiment":
-    """Return the experiment with strategies, seeds and encoder as asked for."""
+    """Return the experiment of a recipe or file, with the given parts replaced."""
     names = [word.strip() for word in (strategies or "").split(",") if word.strip()]
     if recipe.endswith((".yaml", ".yml")):
         experiment = bench.read_experiment(Path(recipe), allow_code=allow_code or names)

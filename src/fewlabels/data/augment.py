@@ -247,7 +247,7 @@ def num_draws(settings: WeakAugment | Strong) -> int:
 
 
 def view(images: Tensor, draws: Tensor, settings: WeakAugment | Strong) -> Tensor:
-    """Return the weak or strong views that uniform numbers stand for.
+    """Return the weak or strong views that uniform draws determine.
 
     Args:
         images: uint8, shape (n, c, h, w).

@@ -37,12 +37,12 @@ def digests_of(images: Images, indices: Tensor) -> Sequence[str]:
     """Return a hash of the content of each item at ``indices``.
 
     Args:
-        images: The images; a method ``digests`` gives a hash per item, which decides
-            its pixels given ``shape``. Without it, pixels are hashed.
+        images: The images. If they have a method ``digests``, its hashes are returned;
+            otherwise the pixels are hashed.
         indices: The items, shape (n,).
 
     Returns:
-        Hexadecimal numbers, which depend on nothing but the content.
+        One hexadecimal hash per item, which depends on its content alone.
     """
     digests: Any = getattr(images, "digests", None)
     if digests is not None:

@@ -115,10 +115,11 @@ def check_files(
 
 
 def common_shape(files: Sequence[ImageFile], size: int | None) -> tuple[int, int, int]:
-    """Return the channels, height and width that all images are brought to.
+    """Return the channels, height and width that all images are converted to.
 
-    One channel if every image is grey, else three. Without a size it is the native one
-    if all images share one of at most ``NATIVE_LIMIT``, else ``DEFAULT_SIZE``.
+    One channel if every image is grey, else three. If ``size`` is None, images keep
+    their size if all have the same and it is at most ``NATIVE_LIMIT``; otherwise they
+    get ``DEFAULT_SIZE``.
     """
     channels = 1 if all(file.is_grey for file in files) else 3
     if size is not None:

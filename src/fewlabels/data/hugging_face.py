@@ -97,7 +97,7 @@ def _shards(folder: Path, wanted: str) -> list[tuple[str, Path]]:
 
 def _write_images(shards: list[tuple[str, Path]], goal: Path) -> None:
     """Write the images of a data set as files, in a folder for each split."""
-    left = max(
+    bytes_left = max(
         _UNPACKED_BYTES, _UNPACKED_RATIO * sum(p.stat().st_size for _, p in shards)
     )
     num_rows: Counter[str] = Counter()
@@ -105,8 +105,8 @@ def _write_images(shards: list[tuple[str, Path]], goal: Path) -> None:
         for split, content in _contents(shards):
             number = num_rows[split]
             num_rows[split] += 1
-            left -= len(content)
-            if left < 0:
+            bytes_left -= len(content)
+            if bytes_left < 0:
                 raise DataError(f"The images for '{goal}' are larger than their files.")
             ending = next((e for m, e in _MAGIC if content.startswith(m)), None)
             if ending and len(content) <= MAX_BYTES:

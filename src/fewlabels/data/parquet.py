@@ -144,11 +144,9 @@ def _vector_parts(
 ) -> Iterator[NDArray[np.float32]]:
     """Yield one column of lists, or columns of numbers, as rows, some at a time.
 
-    Missing numbers become NaN, those beyond float32 infinite. The caller keeps
-    ``num_kept`` rows in memory, which must not take too much of it.
+    Missing numbers become NaN, those beyond float32 infinite. Files are refused whose
+    rows, of which the caller keeps ``num_kept``, would take too much memory.
     """
-    from pyarrow import compute
-
     with _opened(file) as table:
         _check_memory(file, table)
         kinds = [table.schema_arrow.field(name).type for name in columns]
@@ -165,22 +163,30 @@ def _vector_parts(
             part = np.empty((len(batch), width), dtype=np.float32)
             with np.errstate(over="ignore"):
                 if is_list:
-                    lists = batch.column(0)
-                    lengths = compute.list_value_length(lists)
-                    lengths = lengths.to_numpy(zero_copy_only=False)
-                    wrong = np.flatnonzero(lengths != width)  # of a missing list, NaN
-                    if len(wrong):
-                        row, seen = done + wrong[0] + 1, np.nan_to_num(lengths)[wrong]
-                        seen = int(seen[0])
-                        raise ValueError(f"row {row} has {seen} numbers, not {width}")
-                    numbers = lists.flatten().to_numpy(zero_copy_only=False)
-                    part[:] = numbers.reshape(part.shape)
+                    part[:] = _stacked_lists(batch.column(0), width, done)
                 else:
-                    for number, name in enumerate(columns):
+                    for place, name in enumerate(columns):
                         cells = batch.column(name).to_numpy(zero_copy_only=False)
-                        part[:, number] = cells
+                        part[:, place] = cells
             done += len(batch)
             yield part
+
+
+def _stacked_lists(lists: Any, width: int, num_before: int) -> NDArray[Any]:
+    """Return a column of lists as rows; raise unless each list has ``width`` numbers.
+
+    The number of rows before these is for the message.
+    """
+    from pyarrow import compute
+
+    lengths = compute.list_value_length(lists).to_numpy(zero_copy_only=False)
+    lengths = np.nan_to_num(lengths)  # the length of a missing list is NaN
+    wrong = np.flatnonzero(lengths != width)
+    if len(wrong):
+        row, length = num_before + wrong[0] + 1, int(lengths[wrong[0]])
+        raise ValueError(f"row {row} has {length} numbers, not {width}")
+    numbers: NDArray[Any] = lists.flatten().to_numpy(zero_copy_only=False)
+    return numbers.reshape(len(lists), width)
 
 
 def _names(file: IO[bytes], column: str) -> Iterator[str]:

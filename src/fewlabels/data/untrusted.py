@@ -172,7 +172,7 @@ def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def is_utf8(name: str) -> bool:
-    """Return whether a name can be written into a file of text."""
+    """Return whether a name can be encoded as UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -93,7 +93,7 @@ class Vectors:
             Shape (n, F).
         """
         if self.names is None:
-            self.check_number(len(wanted))
+            self.check_one_row_per_item(len(wanted))
             order = sorted(range(len(wanted)), key=lambda i: natural_key(wanted[i]))
             return take_rows(self.rows, torch.tensor(order).argsort())
         paths = [_path(name) for name in self.names]
@@ -120,8 +120,8 @@ class Vectors:
             )
         return take_rows(self.rows, torch.tensor(places, dtype=torch.int64))
 
-    def check_number(self, num_items: int) -> None:
-        """Raise unless there are as many rows, which have no names, as items."""
+    def check_one_row_per_item(self, num_items: int) -> None:
+        """Raise unless rows without names can be matched to items by their order."""
         if len(self.rows) != num_items:
             raise DataError(
                 f"'{self.path}' holds {len(self.rows)} rows without names, and there "
@@ -144,7 +144,7 @@ def with_vectors(pool: Pool, path: Path) -> Pool:
     if len(files) == sum(map(len, parts)):
         rows = vectors.of([file.name for file in files])
     else:
-        vectors.check_number(sum(map(len, parts)))
+        vectors.check_one_row_per_item(sum(map(len, parts)))
         rows = vectors.rows
     first, rest = torch.arange(len(rows)).tensor_split([len(pool)])
     if test is not None:

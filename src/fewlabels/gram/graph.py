@@ -163,7 +163,7 @@ class NeighborGraph:
         return values[::-1][:count], vectors[:, ::-1][:, :count]
 
     def remember(self, key: Any, compute: Callable[[], Value]) -> Value:
-        """Return what was computed under a key, now or before, for this graph."""
+        """Return the value that is cached under a key; the first call computes it."""
         if key not in self._memory:
             self._memory[key] = compute()
         value: Value = self._memory[key]

@@ -86,8 +86,8 @@ class DoubleRows:
             rows = torch.nn.functional.normalize(rows, dim=-1)
         return rows
 
-    def logits(self, logits: Matrix) -> "DoubleRows":
-        """Return the logits (N, C) of the same items as plain rows, without a 1."""
+    def logit_rows(self, logits: Matrix) -> "DoubleRows":
+        """Return logits, shape (N, C), as rows; raise unless there is one per item."""
         outputs = DoubleRows(as_rows(logits), name="logits")
         check_count("logits", outputs.num_items, self.num_items, "row of features")
         return outputs
@@ -359,14 +359,14 @@ def gradient_embedding_kernel(
 ) -> GradientEmbeddingKernel:
     """Inner product of BADGE's gradient embeddings, which are never written out.
 
-    The cross-entropy of the class ŷ that is predicted has the gradient (p - e_ŷ) hᵀ by
-    the last layer's weights (Ash et al., 2020, Sec. 3), a matrix of C x F numbers. Two
-    of them have the inner product
+    The gradient of the cross-entropy of the predicted class ŷ with respect to the last
+    layer's weights is (p - e_ŷ) hᵀ (Ash et al., 2020, Sec. 3), a matrix of C x F
+    numbers. The inner product of two such gradients is
 
         (a.a') (h.h'),   a = e_ŷ - p,
 
     so C + F numbers per item are enough. The bias is left out, as in the authors' code.
-    1 - p_ŷ is summed from the other probabilities, which keeps small doubts.
+    1 - p_ŷ is the sum of the other probabilities, which is accurate even if p_ŷ ≈ 1.
 
     Args:
         features: Inputs of the last layer, shape (N, F).
@@ -381,7 +381,7 @@ def gradient_embedding_kernel(
         [1.5, 1.5]
     """
     rows = DoubleRows(as_rows(features))
-    outputs = rows.logits(logits)
+    outputs = rows.logit_rows(logits)
     is_double = outputs.features.dtype == torch.float64
     errors_NC = torch.empty(
         outputs.num_items,
@@ -487,7 +487,7 @@ def softmax_kernel(
     """
     rows = DoubleRows(as_rows(features), has_bias=True, is_normalized=normalize)
     check_range("temperature", temperature, above=0)
-    return SoftmaxKernel(rows, rows.logits(logits), temperature)
+    return SoftmaxKernel(rows, rows.logit_rows(logits), temperature)
 
 
 @dataclass(frozen=True, eq=False)

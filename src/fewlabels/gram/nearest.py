@@ -56,8 +56,8 @@ def nearest(
     candidates = _among_all(nodes, kept) if is_exact else _by_faiss(nodes, kept)
     starts = range(0, num_nodes, _SHARED)
     parts = [(_block(i, num_nodes, _SHARED), candidates[i:][:_SHARED]) for i in starts]
-    refined = each(partial(_refined, nodes.to_read(), count), parts)
-    near, squares = map(np.concatenate, zip(*refined, strict=True))
+    ranked = each(partial(_rank_candidates, nodes.to_read(), count), parts)
+    near, squares = map(np.concatenate, zip(*ranked, strict=True))
     if not is_exact:
         some = np.arange(0, num_nodes, -(-num_nodes // _JUDGED))
         blocks = (nodes.read(_block(i, num_nodes)) for i in range(0, num_nodes, _BLOCK))
@@ -180,10 +180,14 @@ class _Nearest:
         self.nodes[part] = numbers.gather(1, chosen.indices)
 
 
-def _refined(
+def _rank_candidates(
     nodes: Nodes, count: int, given: tuple[Places, Places]
 ) -> tuple[Places, Floats]:
-    """Return the nearest candidates of some nodes, by double precision."""
+    """Return the nearest candidates of some nodes, and their squared distances.
+
+    Distances are in double precision. ``given`` holds the nodes, shape (n,), and the
+    candidates of each, shape (n, k).
+    """
     own, candidates = given
     candidates = np.sort(candidates, axis=1)  # so that ties go to the lower number
     near = np.empty((len(own), count), dtype=np.int64)

@@ -237,16 +237,16 @@ def _read(tensors: dict[str, Tensor], path: Path, mark: str) -> dict[str, str]:
 def contrastive_loss(first_BP: Tensor, second_BP: Tensor, temperature: float) -> Tensor:
     """Return NT-Xent (SimCLR, Eq. 1), the mean over all 2B views.
 
-    Each view is to recognize its partner among the 2B - 1 other views by the cosine of
-    their projections.
+    It is the cross-entropy of finding a view's partner among the 2B - 1 other views, by
+    the cosines of their projections.
 
     Args:
         first_BP: Projections of one view of each image.
         second_BP: Projections of the other view.
-        temperature: What cosines are divided by.
+        temperature: Divides the cosines.
 
     Returns:
-        A scalar.
+        The loss, a scalar.
     """
     num_images = len(first_BP)
     rows = F.normalize(torch.cat([first_BP, second_BP]), dim=1)

@@ -33,7 +33,7 @@ from fewlabels.experiments.evaluation import (
     redundant_share,
 )
 from fewlabels.experiments.evaluation.comparisons import Array
-from fewlabels.report.figures import Curve, Point, draw_curves, hues, some
+from fewlabels.report.figures import Curve, Point, draw_curves, evenly_spaced, hues
 from fewlabels.report.page import (
     Block,
     Column,
@@ -615,7 +615,7 @@ def overlaps_of(case: ConditionContext, most: int) -> list[tuple[Overlap, Overla
         for line in cell.lines
         if cell.acquired(line.num_labeled)
     }
-    for amount in some(sorted(amounts), most):
+    for amount in evenly_spaced(sorted(amounts), most):
         trials = [
             seed
             for seed in results.seeds

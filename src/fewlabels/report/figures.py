@@ -234,7 +234,7 @@ def draw_spectra(
     with _style(name):
         figure = Figure(figsize=(4.2, 2.4), dpi=72)
         axes = figure.add_subplot(yscale="log")
-        named = set(some(range(len(spectra)), 8))
+        named = set(evenly_spaced(range(len(spectra)), 8))
         for place, (num_labels, values) in enumerate(spectra):
             axes.plot(
                 range(1, len(values) + 1),
@@ -259,11 +259,11 @@ def draw_spectra(
     return Drawing(name, figure, words)
 
 
-def some(amounts: Sequence[int], most: int) -> list[int]:
-    """Return a few numbers spread over all, the first and the last among them.
+def evenly_spaced(amounts: Sequence[int], most: int) -> list[int]:
+    """Return at most ``most`` of some numbers, evenly spaced, with first and last.
 
     Example:
-        >>> some([10, 20, 30, 40, 50], 3), some([10, 20], 1)
+        >>> evenly_spaced([10, 20, 30, 40, 50], 3), evenly_spaced([10, 20], 1)
         ([10, 30, 50], [20])
     """
     places = np.linspace(len(amounts) - 1, 0, min(most, len(amounts))).round()[::-1]

@@ -121,7 +121,7 @@ def number(value: float | None) -> str:
 
 
 def power_of_ten(exponent: int) -> str:
-    """Return a power of ten.
+    """Return a power of ten as text, with a superscript.
 
     Example:
         >>> power_of_ten(0), power_of_ten(-3)

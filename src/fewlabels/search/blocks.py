@@ -114,7 +114,7 @@ def map_ranges(
 
 @contextmanager
 def local_processes(count: int) -> Iterator[Mapper | None]:
-    """Yield an executor of so many processes; none where one is enough."""
+    """Yield an executor of ``count`` processes, or None if ``count`` is one."""
     if count == 1:
         yield None
         return

@@ -257,9 +257,10 @@ def smallest_radius(
 ) -> Centers:
     """Choose the ``size`` candidates that cover all but a few within the least radius.
 
-    Radii are halved between those of farthest-first and of half of it (of zero, with
-    outliers, where the half is no bound). Whether a radius r can be had is a program
-    (Sener and Savarese, 2018, Sec. 4.2): choose u_j in {0, 1} and z_i >= 0 with
+    The radius is found by bisection. It is at most that of farthest-first, and at least
+    half of that (zero with outliers, for which the half is no bound). A radius r is
+    feasible if this program has a solution (Sener and Savarese, 2018, Sec. 4.2): choose
+    u_j in {0, 1} and z_i >= 0 with
 
         Σ_j u_j = size,   Σ_{j: d(i, j) <= r} u_j + z_i >= 1,   Σ_i z_i <= outliers
 
@@ -293,7 +294,7 @@ def smallest_radius(
     greedy = problem.radius(centers)
     radii = problem.radii(greedy / 2 * _SLACK if num_outliers == 0 else 0.0, greedy)
     is_proven = True
-    low, high = 0, len(radii) - 1  # the last is farthest-first's, which can be had
+    low, high = 0, len(radii) - 1  # the last is farthest-first's, which is feasible
     with track("Halving", len(radii).bit_length()) as advance:
         while low < high:
             middle = (low + high) // 2

@@ -19,7 +19,7 @@ from fewlabels.search.inputs import (
     Draws,
     GivenDraws,
     UniformDraws,
-    array,
+    as_array,
     checked_draws,
     known_sets,
     least_eigenvalue,
@@ -168,7 +168,7 @@ def _source(
     generator: Generator,
 ) -> tuple[Draws, int]:
     """Return where draws come from, and how many there are."""
-    given = array("draws", () if draws is None else draws)
+    given = as_array("draws", () if draws is None else draws)
     if draws is not None and given.ndim:
         subsets = checked_draws(given, candidates, size)
         return GivenDraws(subsets), len(subsets)

@@ -149,10 +149,10 @@ class _Design:
         self._start_DD = known.clone()
         self._start_DD.diagonal().add_(least)
         self._target_DD = target
-        self._invert(self._start_DD)
+        self._set_known(self._start_DD)
 
-    def _invert(self, matrix_DD: Tensor) -> None:
-        """Take M for what is known, whatever was known before."""
+    def _set_known(self, matrix_DD: Tensor) -> None:
+        """Replace what is known by a matrix, and compute all that derives from it."""
         self._inverse_DD = torch.cholesky_inverse(torch.linalg.cholesky(matrix_DD))
         self._spread_DD = self._inverse_DD @ self._target_DD @ self._inverse_DD
         self._inverses_nkk = self._seen_by_all(self._inverse_DD)
@@ -191,7 +191,7 @@ class _Design:
 
     def renew(self, places: list[int]) -> None:
         """Compute the inverse anew, for what is known and the items at ``places``."""
-        self._invert(self._start_DD + self._information.of(places).total())
+        self._set_known(self._start_DD + self._information.of(places).total())
 
     def remove(self, place: int, rest: list[int]) -> None:
         """Take the information of one item out again, which leaves ``rest``.

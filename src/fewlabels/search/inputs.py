@@ -83,7 +83,7 @@ def least_eigenvalue(kernel: Kernel, items: Tensor) -> float:
 
 def indices(name: str, positions: ArrayLike, num_items: int) -> Tensor:
     """Return positions, or where a mask is true, as distinct indices, shape (n,)."""
-    given = array(name, positions)
+    given = as_array(name, positions)
     if given.size == 0:
         return torch.empty(0, dtype=torch.int64)
     if given.ndim == 1 and given.dtype.kind == "b":
@@ -99,10 +99,10 @@ def indices(name: str, positions: ArrayLike, num_items: int) -> Tensor:
     return places
 
 
-def array(name: str, values: ArrayLike) -> NDArray[Any]:
-    """Return ``values`` of any library as an array in which nothing is masked.
+def as_array(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Return ``values``, of any library, as a NumPy array; raise if some are masked.
 
-    Values that a nullable column lacks are NaN.
+    Missing values of a nullable column become NaN.
     """
     if isinstance(values, Tensor):
         return to_numpy(values)

@@ -32,7 +32,7 @@ from fewlabels.pool import (
 from fewlabels.protocols import Classifier, Strategy
 from fewlabels.rng import stream
 from fewlabels.search import check_size
-from fewlabels.search.inputs import array, indices
+from fewlabels.search.inputs import as_array, indices
 from fewlabels.strategies import resolve
 
 _MOST_CLASSES = 1_000_000
@@ -182,7 +182,7 @@ def _class_numbers(
     """Return the class numbers of ``labeled``; ``WITHHELD`` where none are given."""
     if labels is None:
         return torch.full_like(labeled, WITHHELD)
-    given = array("labels", labels)
+    given = as_array("labels", labels)
     if given.shape != tuple(labeled.shape):
         raise ShapeError(
             f"labels has shape {given.shape}; give one for each of {len(labeled)}."
@@ -202,7 +202,7 @@ def _class_numbers(
 
 def _finite_rows(name: str, values: ArrayLike, ndims: Sequence[int]) -> Rows:
     """Return ``values`` in floating point, checked, and copied only if need be."""
-    numbers = array(name, values)
+    numbers = as_array(name, values)
     if numbers.dtype.kind not in "biuf":
         raise ShapeError(f"{name} is of type {numbers.dtype}; pass numbers.")
     with np.errstate(over="ignore"):  # what becomes infinite is refused below

@@ -49,7 +49,7 @@ class KernelStrategy(BuiltIn):
     """Whether gradients are scaled to length one first."""
 
     def __post_init__(self) -> None:
-        """Refuse a kernel that is misspelt, is none, or cannot be normalized."""
+        """Raise unless the kernel is one, and ``normalize`` has an effect on it."""
         super().__post_init__()
         is_own = not isinstance(self.kernel, str) or ":" in self.kernel
         if not is_own:

@@ -99,7 +99,7 @@ class DistributionAlignment(Alignment):
     def pseudo_labels(
         self, step: Step, probabilities_UC: Tensor, is_sure: IsSure
     ) -> PseudoLabels:
-        """Let the running mean follow the predictions, and scale them."""
+        """Update the running means; return predictions scaled to the class shares."""
         mean_C, shares_C = step.memory["mean-prediction"], step.memory["class-shares"]
         rows = step.group.gather(probabilities_UC.float()).cpu()
         mean_C.lerp_(rows.mean(dim=0), 1 - self.share_decay)

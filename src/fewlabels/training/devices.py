@@ -214,7 +214,7 @@ def _train_member(
             raise KeyboardInterrupt
 
     def send_checkpoint(step: int, network: Network) -> None:
-        """Send the averaged network, and save nothing before it was evaluated."""
+        """Send the averaged network, and wait until it is evaluated."""
         packed = checkpoint.serialized(network.state_dict(), {})
         connection.send({"event": "checkpoint", "step": step, "network": packed})
         if not connection.recv():  # evaluating failed, and the reason is known there

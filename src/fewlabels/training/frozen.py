@@ -119,14 +119,14 @@ class FrozenViews(Views):
         for kind in kinds:
             self._stored(kind)
 
-    def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
-        """Return a stored view of each item, drawn anew, for each that is wanted."""
-        shown = {}
+    def read_views(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
+        """Return the wanted views by name, each drawn from the stored ones."""
+        drawn = {}
         for name, (kind, generator) in wanted.items():
             views, size = self._stored(kind), (len(items),)
             numbers_n = torch.randint(views.shape[1], size, generator=generator)
-            shown[name] = views.read(items, numbers_n)
-        return shown
+            drawn[name] = views.read(items, numbers_n)
+        return drawn
 
     def as_input(self, views: Tensor) -> Tensor:
         """Return the rows as they are; the head standardizes them."""

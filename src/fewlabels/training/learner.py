@@ -99,7 +99,7 @@ class Minibatcher:
                 if view.is_labeled == is_labeled
             }
             if wanted:
-                views |= self.inputs.shown(items, wanted)
+                views |= self.inputs.read_views(items, wanted)
         return Minibatch(items_B, self.pool.labels[items_B], items_U, views)
 
     @cached_property
@@ -345,9 +345,9 @@ class Learner(Settings):
 
     @property
     def heads(self) -> Mapping[str, int | None]:
-        """Width of each layer over the features that it wants besides, by name.
+        """Layers over the features besides the last one: the width of each by name.
 
-        None: one for each class.
+        None stands for one output per class.
         """
         return {}
 

@@ -219,15 +219,15 @@ class LinearProblem:
 
 
 def neighbor_graph(rows: Tensor, num_neighbors: int) -> NeighborGraph:
-    """Join each item to those of most similar direction.
+    """Return the graph that joins each item to its nearest neighbors by cosine.
 
     Args:
-        rows: Standardized rows, shape (N, D); equal ones are one node.
+        rows: Standardized rows, shape (N, D); equal rows are one node.
         num_neighbors: Neighbors of each node (K); fewer where there are fewer nodes.
 
     Returns:
-        The graph. An edge weighs the cube of the cosine, and nothing where that is
-        negative; twice that where both are neighbors of each other.
+        The graph. The weight of an edge is the cube of the cosine, 0 if that is
+        negative, and twice as much if each node is a neighbor of the other.
     """
     nodes = Nodes.of(rows, 0.0)
     near_MK, squares_MK = nearest(nodes, num_neighbors)

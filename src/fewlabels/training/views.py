@@ -86,8 +86,8 @@ class Views:
     def prepare(self, kinds: set[Kind]) -> None:
         """Compute what all steps read, before the first."""
 
-    def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
-        """Return views of the items, each drawn independently."""
+    def read_views(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
+        """Return the wanted views of the items by name, each drawn independently."""
         raise NotImplementedError
 
     def as_input(self, views: Tensor) -> Tensor:
@@ -181,8 +181,8 @@ class PoolViews(Views):
     def _varied(self) -> "VariedRows":
         return VariedRows(self.rows)
 
-    def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
-        """Return views of the items, which are read once."""
+    def read_views(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
+        """Return the wanted views by name; the items are read once."""
         images = self.images.read(items)
         views = {}
         for name, (kind, generator) in wanted.items():

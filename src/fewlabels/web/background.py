@@ -89,8 +89,8 @@ class Background:
     def begin(self) -> None:
         """Create the project, if it is not there, and prepare its images.
 
-        What was stopped goes on. The process of the creation stays for quick jobs, so
-        that nobody waits for it to import torch again.
+        Work that was stopped is resumed. The process that creates the project is kept
+        for quick jobs, so that torch is not imported again.
         """
         if self._creation is None:
             self._start("guesses", f"{_WORK}:warm_up")

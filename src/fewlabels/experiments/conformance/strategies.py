@@ -96,10 +96,10 @@ def any_size(strategy: Strategy) -> Verdict:
     return f"sizes {', '.join(map(str, sizes))}"
 
 
-def _various(strategy: Strategy) -> Iterator[tuple[Pool, Query]]:
-    """Yield pools, of one label and of more, and queries of each size from them.
+def _sample_queries(strategy: Strategy) -> Iterator[tuple[Pool, Query]]:
+    """Yield queries of several sizes, with their pools of one label or of several.
 
-    Failures are left to the promises "any size" and "few labels".
+    Failures are skipped: the promises "any size" and "few labels" report them.
     """
     for seed, (num_labeled, which) in enumerate(product((8, 1), range(3))):
         pool = problem(seed, num_labeled).pool
@@ -112,7 +112,7 @@ def _various(strategy: Strategy) -> Iterator[tuple[Pool, Query]]:
 
 def distinct(strategy: Strategy) -> Verdict:
     """It chooses no item twice."""
-    for _, query in _various(strategy):
+    for _, query in _sample_queries(strategy):
         item, times = Counter(query.indices.tolist()).most_common(1)[0]
         fault = f"It chose item {item} {times} times in a query of {len(query)}."
         require(times == 1, fault)
@@ -121,7 +121,7 @@ def distinct(strategy: Strategy) -> Verdict:
 
 def candidates_only(strategy: Strategy) -> Verdict:
     """It chooses nothing that is labeled, withheld or not in the pool."""
-    for pool, query in _various(strategy):
+    for pool, query in _sample_queries(strategy):
         wrong = query.indices[~torch.isin(query.indices, pool.candidates)].tolist()
         require(
             not wrong,
