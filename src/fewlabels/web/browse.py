@@ -354,7 +354,7 @@ class Browse:
         tiles = session.tiles([{**entry, "item": item}])
         return {
             "tile": tiles[0] if tiles else None,
-            "events": _told(events, names)[:MOST_EVENTS],
+            "events": _event_facts(events, names)[:MOST_EVENTS],
         }
 
     # ------------------------------------------------------------------------- inside
@@ -402,7 +402,9 @@ class Browse:
                 self._table.predict(found)
 
 
-def _told(events: Sequence[StoredEvent], names: Mapping[int, str]) -> list[Facts]:
+def _event_facts(
+    events: Sequence[StoredEvent], names: Mapping[int, str]
+) -> list[Facts]:
     """Return events as the page shows them; undos switch what they lead to."""
     root_of: dict[str, str] = {}
     is_undone: dict[str, bool] = defaultdict(bool)
