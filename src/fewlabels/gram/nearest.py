@@ -120,7 +120,7 @@ def _among_all(nodes: Nodes, kept: int) -> Places:
     blocks = list(range(0, num_nodes, _BLOCK))
     num_pairs = len(blocks) * (len(blocks) + 1) // 2
     with progress.track("Neighbors", num_pairs) as advance:
-        compare = partial(_compared, nodes.to_read(), kept)
+        compare = partial(_compare_block, nodes.to_read(), kept)
         for left, pairs in zip(blocks, each(compare, blocks), strict=True):
             for right, of_right, of_left in pairs:
                 if of_right is not None:
@@ -134,10 +134,14 @@ _Near = tuple[Tensor, Tensor]
 """Squared distances and places in a block of the nearest nodes of another block."""
 
 
-def _compared(
+def _compare_block(
     nodes: Nodes, kept: int, left: int
 ) -> Sequence[tuple[int, _Near | None, _Near]]:
-    """Compare a block with itself and all later ones, in both directions."""
+    """Return the nearest nodes between a block and itself and all later ones.
+
+    Each entry holds the start of the later block, the nearest of its nodes in this
+    block, and the nearest in it of this block's nodes.
+    """
     pairs = []
     own = nodes.read(_block(left, len(nodes)))
     for right in range(left, len(nodes), _BLOCK):

@@ -325,7 +325,7 @@ class _CenterProblem:
         return float(nearest_n[num_covered - 1]) if num_covered > 0 else 0.0
 
     def radii(self, low: float, high: float) -> NDArray[np.float64]:
-        """Return every radius between that some set can have, ascending."""
+        """Return the radii from ``low`` to ``high`` that a set can have, ascending."""
         finite = self.to_labeled_n[np.isfinite(self.to_labeled_n)]
         values = np.unique(np.concatenate([self.distances_nn.ravel(), finite]))
         return values[(values >= low) & (values <= high)]

@@ -1,4 +1,4 @@
-"""What the strategies of this package share: the request and its scores and rows.
+"""What built-in strategies share: their base class, the request, scores and rows.
 
 Shapes: n items asked about, C classes.
 """
@@ -42,12 +42,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What a strategy is given: the arguments of ``select``."""
+    """The arguments of ``select``, with what strategies often read from them."""
 
     classifier: Classifier
     pool: Pool
     size: int
-    """How many candidates to choose; there are that many."""
+    """How many candidates to choose; the pool has at least as many."""
     generator: Generator
     history: Sequence[Round] = ()
 
@@ -138,7 +138,7 @@ def entropy(logits_NC: Tensor) -> Tensor:
 
 def by_chunks(function: Callable[[Tensor], Tensor], rows: Rows) -> Tensor:
     """Return ``function`` of all rows, in double precision, a part at a time."""
-    # Of no rows the function makes an answer of its own shape.
+    # Without rows, one empty part lets the function return a result of its own shape.
     parts = chunks(len(rows), rows.shape[1], _CHUNK_ENTRIES) or [slice(0)]
     return torch.cat(list(each(partial(_in_double, function), slice_rows(rows, parts))))
 
@@ -148,7 +148,7 @@ def _in_double(function: Callable[[Tensor], Tensor], rows: Rows) -> Tensor:
 
 
 def network_inputs(classifier: Classifier, images: Images, items: Tensor) -> Tensor:
-    """Return what the network of a classifier is given of some items."""
+    """Return the inputs of a classifier's network for some items."""
     if isinstance(classifier, OwnInputs):
         return classifier.inputs(images, items)
     return models.as_input(images.read(items))
@@ -157,10 +157,10 @@ def network_inputs(classifier: Classifier, images: Images, items: Tensor) -> Ten
 def label_free_rows(
     classifier: Classifier, outputs: Outputs, images: Images, items: Tensor
 ) -> tuple[RowSource, float]:
-    """Return rows to make a graph of, and what stands for nothing in them.
+    """Return rows that a graph can be built of, and the value that means zero in them.
 
-    The features of a graph's classifier hold what it believes; a graph of what it looks
-    at is its own, and the same in all rounds. Of others, features.
+    These are the features, except for a classifier over a graph: its features depend on
+    the labels, so the inputs of its network are returned, the same in all rounds.
     """
     if not isinstance(classifier.module, models.Neighbors):
         return outputs.features[:].numpy(), 0.0
@@ -171,7 +171,7 @@ def label_free_rows(
 def unit_rows(rows: Rows) -> Rows:
     """Return the rows, each scaled to length one; zeros stay zeros.
 
-    Those of a file are scaled as they are read, others are copied.
+    Rows of a file are scaled when they are read; others are copied.
     """
     if isinstance(rows, MappedRows):
         return replace(rows, is_unit=True)
@@ -191,7 +191,7 @@ def random_subset(items: Tensor, limit: int, generator: Generator) -> Tensor:
 
 
 def subsample_record(num_seen: int, num_items: int, max_pool: int) -> Record:
-    """Return what to record where only a part was looked at, and log it."""
+    """Return a record of how many items were considered, if not all, and log it."""
     if num_seen == num_items:
         return {}
     _log.warning("%d of %d items are looked at (max_pool)", num_seen, num_items)

@@ -42,7 +42,7 @@ class UncertaintyHerding(BuiltIn):
     """How many candidates are looked at."""
 
     def choose(self, request: Request) -> Query:
-        """Cover greedily."""
+        """Choose greedily the candidates that cover the most uncertainty."""
         candidates, subsample, outputs, kernel = request.on_sphere(self.max_pool)
         pool, count, logits = request.pool, len(candidates), outputs.logits
         labeled = torch.arange(count, kernel.num_items)

@@ -1,7 +1,7 @@
 """Learners over a graph of near items: no steps, and a new label in milliseconds.
 
-The graph takes long and does not depend on labels, so that it is remembered: of the
-same images at once, of images that hold the same after one look at all rows.
+Building the graph takes long and does not depend on labels, so it is cached: for the
+same images without a look at them, for equal ones after reading all rows.
 
 Shapes: N items, M nodes, s sources, n labels that were left out in turn, C classes,
 R voters, D numbers per row.
@@ -46,7 +46,7 @@ _FARTHEST = 600.0  # the exponential of what is lower would vanish
 
 @dataclass(frozen=True, eq=False)
 class Sources:
-    """What is labeled: nodes and their classes, each pair once."""
+    """Labeled nodes and their classes, each pair once."""
 
     nodes: NDArray[np.int64]
     """Shape (s,)."""
@@ -58,7 +58,7 @@ class Sources:
     def at(
         cls, items: Tensor, labels: Tensor, num_classes: int, nodes: Nodes
     ) -> "Sources":
-        """Return labels of some items; copies with the same label count once."""
+        """Return the sources of labeled items; equal items count once per class."""
         pairs = np.stack([nodes.node_of[items.numpy()], labels.numpy()], axis=1)
         distinct = np.unique(pairs, axis=0)
         return cls(distinct[:, 0], distinct[:, 1], num_classes)
@@ -67,21 +67,21 @@ class Sources:
         """Return the number of pairs."""
         return len(self.nodes)
 
-    def some(self, are_wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the numbers of those that are wanted; of many, the first ones.
+    def sample(self, is_wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return positions of the wanted sources, at most ``MOST_COLUMNS`` of them.
 
-        Nodes are in the order of their hashes, so that these are a random part of all,
-        and one more label changes at most one of them.
+        The first ones are a random sample, since nodes are in the order of their
+        hashes, and one more label changes at most one of them.
         """
-        return np.flatnonzero(are_wanted)[:MOST_COLUMNS]
+        return np.flatnonzero(is_wanted)[:MOST_COLUMNS]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GraphLearner(DirectLearner):
-    """What finds the classes of all nodes of a graph from those of a few."""
+    """A learner that predicts all nodes of a graph from the labels of a few."""
 
     network: ClassVar[str] = "neighbors"
-    """The kind of network that is filled."""
+    """The kind of network that holds the result."""
 
     neighbors: Count = 10
     """Nearest items that each item is joined to."""
@@ -100,11 +100,11 @@ class GraphLearner(DirectLearner):
             check_installed("Approximate search", "faiss", install="faiss-cpu")
 
     def beliefs(self, graph: NeighborGraph, sources: Sources) -> Floats:
-        """Return logarithms of probabilities of all nodes, shape (M, C)."""
+        """Return log-probabilities of all nodes, shape (M, C)."""
         raise NotImplementedError
 
     def begin(self, views: Views, pool: Pool, key: int) -> Network:
-        """Return a network that knows the rows of the pool, and nothing about them."""
+        """Return a network that holds the rows of the pool, without predictions."""
         del key
         nodes = surroundings(views, pool.images).nodes
         sizes = (self.neighbors, min(self.landmarks, len(nodes)), len(nodes))
@@ -117,7 +117,7 @@ class GraphLearner(DirectLearner):
         return network
 
     def solve(self, network: Network, views: Views, pool: Pool, key: int) -> None:
-        """Fill the network with what is believed about each node."""
+        """Store the log-probabilities of all nodes in the network."""
         del key
         assert isinstance(network, Neighbors)
         around, labeled = surroundings(views, pool.images), pool.labeled
@@ -133,7 +133,7 @@ class GraphLearner(DirectLearner):
         graph: NeighborGraph,
         sources: Sources,
     ) -> None:
-        """Fill a network with the beliefs that some labels lead to."""
+        """Store the log-probabilities that follow from some labels in a network."""
         beliefs = self.aligned(self.beliefs(graph, sources), around.nodes, sources)
         self.set_beliefs(network, around, graph, beliefs)
 
@@ -144,13 +144,13 @@ class GraphLearner(DirectLearner):
         graph: NeighborGraph,
         beliefs: Floats,
     ) -> None:
-        """Let a network know what is believed of all nodes, and who votes."""
+        """Store log-probabilities of all nodes, and the voters, in a network."""
         voters = around.voters(network.num_voters)
         votes = around.votes(network.num_neighbors, network.num_voters, self.search)
         network.set_beliefs(graph, voters, votes, torch.from_numpy(beliefs))
 
     def rehearse(self, num_items: int, num_classes: int, width: int) -> float:
-        """Join random rows; return how many times longer all take."""
+        """Build a graph of random rows; return how many times longer all take."""
         del num_classes
         num_rows = min(num_items, _REHEARSED_ROWS)
         draws = rng.stream(0, "probe of a graph")
@@ -159,7 +159,7 @@ class GraphLearner(DirectLearner):
         return (num_items / num_rows) ** 2  # pairs; what labels add grows more slowly
 
     def present(self, sources: Sources) -> NDArray[np.int64]:
-        """Return the classes that nodes may have: those with a label."""
+        """Return the classes that have a label; no other is predicted."""
         return np.unique(sources.classes)
 
     def class_shares(self, sources: Sources) -> Floats:
@@ -168,15 +168,15 @@ class GraphLearner(DirectLearner):
         return even if isinstance(self.shares, str) else np.array(self.shares)
 
     def aligned(self, logs: Floats, nodes: Nodes, sources: Sources) -> Floats:
-        """Return beliefs in which each class has its share, if shares are known.
+        """Return log-probabilities under which each class has its share, if known.
 
         Args:
-            logs: Logarithms of probabilities, shape (M, C).
-            nodes: The nodes; they count as often as there are copies.
-            sources: Classes that are not present have no share.
+            logs: Log-probabilities, shape (M, C).
+            nodes: The nodes; each is weighted by the number of equal items.
+            sources: The labels; a class without any has no share.
 
         Returns:
-            Logarithms of probabilities, shape (M, C).
+            Log-probabilities, shape (M, C).
         """
         if self.shares == "unknown":
             return logs
@@ -189,7 +189,7 @@ class GraphLearner(DirectLearner):
 
 @dataclass(eq=False)
 class Surroundings:
-    """What is near what in a pool, worked out when it is asked for."""
+    """Nearest neighbors in a pool, computed on first use."""
 
     nodes: Nodes
     images: Images
@@ -198,13 +198,13 @@ class Surroundings:
     _votes: dict[tuple[int, int, Search], Votes] = field(default_factory=dict)
 
     def voters(self, number: int) -> Tensor:
-        """Return directions of the first nodes, shape (R, D)."""
+        """Return the directions of the first ``number`` nodes, shape (R, D)."""
         if number not in self._voters:
             self._voters[number] = self.nodes.read(np.arange(number))
         return self._voters[number]
 
     def votes(self, num_neighbors: int, num_voters: int, search: Search) -> Votes:
-        """Return what is known of votes on other rows, to be added to."""
+        """Return the cache of votes on rows outside the pool, which callers fill."""
         return self._votes.setdefault((num_neighbors, num_voters, search), {})
 
 
@@ -212,7 +212,7 @@ _remembered: list[Surroundings] = []
 
 
 def surroundings(views: Views, images: Images) -> Surroundings:
-    """Return what is near what in a pool; the last few pools are remembered."""
+    """Return the neighbors in a pool; those of the last few pools are cached."""
     identity = (views.identity, views.origin)
     for known in _remembered:
         if known.images is images and known.identity == identity:
@@ -255,7 +255,7 @@ def class_sums(
 
 
 def floored(logits: Floats) -> Floats:
-    """Return logarithms of probabilities, hardly below exp(-10), of logits (M, C)."""
+    """Return log-probabilities of logits, shape (M, C), none far below ``FLOOR``."""
     probabilities = np.maximum(softmax(logits, axis=1), 1.01 * np.exp(FLOOR))
     logs: Floats = np.log(probabilities / probabilities.sum(axis=1, keepdims=True))
     return logs
@@ -267,20 +267,20 @@ def fit_sharpness(
     usual: float,
     weights: Floats | None = None,
 ) -> tuple[float, float]:
-    """Return the factor of logits under which labels that were left out are likeliest.
+    """Return the factor of logits that fits labels best, by leaving each out in turn.
 
-    Few labels are weak evidence, so unusual factors are penalized; without labels to
-    leave out, the usual factor is returned.
+    Few labels are weak evidence, so a penalty keeps the factor near the usual one; with
+    no labels it is the usual one.
 
     Args:
-        left_out: Logits of each labeled node by all other labels, shape (n, C).
-        labels: What it is, shape (n,).
-        usual: What the factor usually is.
-        weights: How much each label counts, shape (n,); None: all the same.
+        left_out: Logits of each labeled node, from all other labels, shape (n, C).
+        labels: The classes of these nodes, shape (n,).
+        usual: The usual factor.
+        weights: Weight of each label, shape (n,); None for equal weights.
 
     Returns:
-        A factor from a sixteenth of the usual one to four times as much, and what is
-        smallest there: the summed log loss, and a penalty for what is unusual.
+        A factor between a sixteenth of the usual one and four times as much, and the
+        value that it minimizes: summed log loss plus penalty.
     """
     every = np.arange(len(labels))
     weights = np.ones(len(labels)) if weights is None else weights
@@ -296,21 +296,21 @@ def fit_sharpness(
 def balanced(
     logits: Floats, masses: Floats, shares: Floats, tolerance: float = 1e-6
 ) -> Floats:
-    """Return the beliefs nearest to some, of which each class gets its share.
+    """Return the probabilities closest to given ones that give each class its share.
 
-    These are softmax(logits + b), where b is the same for all nodes. Sinkhorn's
+    They are softmax(logits + b), where b is the same for all nodes. Sinkhorn's
     iteration finds b: it scales classes and nodes in turn. With logits of minus cost
-    over temperature, they are the plan of entropic optimal transport, and approach the
-    cheapest one as the temperature falls.
+    over temperature, they are the plan of entropic optimal transport, which approaches
+    the cheapest plan as the temperature falls.
 
     Args:
-        logits: Logarithms of beliefs, up to a constant for each node, shape (M, C).
-        masses: How much each node counts, shape (M,).
-        shares: How much each class gets, above zero, shape (C,); any scale.
-        tolerance: By how much, relatively, a class may miss its share.
+        logits: Log-probabilities up to a constant for each node, shape (M, C).
+        masses: Weight of each node, shape (M,).
+        shares: Share of each class, above zero, shape (C,); any scale.
+        tolerance: Largest relative error of a share.
 
     Returns:
-        Logarithms of probabilities, shape (M, C).
+        Log-probabilities, shape (M, C).
     """
     wanted, weights = shares / shares.sum(), masses / masses.sum()
     lowered = np.maximum(logits - logits.max(axis=1, keepdims=True), -_FARTHEST)

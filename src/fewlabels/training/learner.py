@@ -269,7 +269,7 @@ class Step:
     minibatch: Minibatch
     """Labels, items, and the views that the learner wants, by name."""
     memory: Mapping[str, Tensor]
-    """The tensors that outlive a step; changed in place."""
+    """The tensors that are kept between steps; changed in place."""
     alignment: "Alignment | None"
     as_input: Callable[[Tensor], Tensor]
     """Converts views to inputs of the network."""
@@ -304,15 +304,16 @@ class Step:
         ]
 
     def pseudo_labels(self, probabilities_UC: Tensor, is_sure: IsSure) -> PseudoLabels:
-        """Return what to believe about the unlabeled items of the minibatch."""
+        """Return pseudo-labels of the unlabeled items of the minibatch."""
         if self.alignment is None:
             return PseudoLabels(probabilities_UC, is_sure(probabilities_UC))
         return self.alignment.pseudo_labels(self, probabilities_UC, is_sure)
 
     def ramp_factor(self, share: float) -> float:
-        """Return how much of its weight a loss has: it grows from 0 to 1, then stays.
+        """Return the factor of a loss's weight: it grows from 0 to 1, then stays 1.
 
-        Linear, over a share of all steps, as in the code of Berthelot et al. (2019).
+        It grows linearly over a share of all steps, as in the code of Berthelot et al.
+        (2019).
         """
         length = share * self.schedule.steps
         return 1.0 if self.number >= length else self.number / length
@@ -328,19 +329,19 @@ class Step:
 
 
 class Learner(Settings):
-    """What minimizes a loss, step by step: inherit, or offer the same."""
+    """A learner that minimizes a loss step by step: inherit, or have its methods."""
 
     defaults: ClassVar[Mapping[str, Any]] = {}
-    """What it changes of the defaults of other parts."""
+    """Defaults of other parts of the training that it replaces."""
     official: ClassVar[Mapping[str, Any]] = {}
-    """What its official code has instead of the defaults and of FixMatch's code."""
+    """Options of its official code, where they differ from FixMatch's."""
 
     mu: int = 0
     """Unlabeled items for each labeled one in a step."""
 
     @property
     def views(self) -> Mapping[str, View]:
-        """What it wants to see of the items of a step, by name."""
+        """Views of the items that a step needs, by name."""
         return {"labeled": View("weak", is_labeled=True)}
 
     @property
@@ -352,12 +353,12 @@ class Learner(Settings):
         return {}
 
     def check(self, pool: Pool) -> None:
-        """Raise if it cannot learn from a pool; quick, so ask early."""
+        """Raise if it cannot learn from a pool; fast enough to be called early."""
 
     def memory(self, pool: Pool) -> dict[str, Tensor]:
-        """Return the tensors that outlive a step, as they are before the first.
+        """Return the tensors that are kept between steps, as they are at the first.
 
-        They are saved with an unfinished training, and filled when it goes on.
+        They are saved with an unfinished training, and restored when it is resumed.
         """
         del pool
         return {}
@@ -367,7 +368,7 @@ class Learner(Settings):
         raise NotImplementedError
 
     def result(self, average: LearningNetwork, inputs: Views) -> Network:
-        """Return what the training gives, at its end or at a checkpoint.
+        """Return the trained network, at the end or at a checkpoint.
 
         Args:
             average: A copy of the averaged network and layers, in evaluation mode; may
@@ -379,10 +380,10 @@ class Learner(Settings):
 
 
 class DirectLearner(Settings):
-    """What takes no steps, but fills a network over rows by itself."""
+    """A learner without steps: it computes a network over rows directly."""
 
     views: ClassVar[Mapping[str, View]] = {}
-    """Nothing: it sees the rows themselves."""
+    """None: it reads the rows themselves."""
 
     shares: Shares
 
@@ -391,11 +392,11 @@ class DirectLearner(Settings):
         check_number_of_shares("shares", self.shares, pool)
 
     def begin(self, views: Views, pool: Pool, key: int) -> Network:
-        """Return an untrained network that fits the rows of a pool, labels or not."""
+        """Return an untrained network for the rows of a pool; labels are not read."""
         raise NotImplementedError
 
     def solve(self, network: Network, views: Views, pool: Pool, key: int) -> None:
-        """Fill the network with what fits the labels."""
+        """Fit the network to the labels, in place."""
         raise NotImplementedError
 
     def rehearse(self, num_items: int, num_classes: int, width: int) -> float:

@@ -41,7 +41,7 @@ class Poisson(GraphLearner):
         """Return logarithms of probabilities of all nodes, shape (M, C)."""
         scores = mean_potentials(graph, sources)
         counts = _counts(graph, sources)[graph.parts[sources.nodes], sources.classes]
-        chosen = sources.some(counts > 1)  # none that is alone in its part
+        chosen = sources.sample(counts > 1)  # none that is alone in its part
         nodes, labels = sources.nodes[chosen], sources.classes[chosen]
         left_out, own = scores[nodes], (np.arange(len(chosen)), labels)
         alone = np.array([graph.potential(int(node))[node] for node in nodes])

@@ -66,7 +66,7 @@ class SpreadLabels:
         felt_MC = influence(graph, sources, damping)
         totals = felt_MC.sum(axis=0)
         counts = np.bincount(sources.classes, minlength=sources.num_classes)
-        chosen = sources.some(counts[sources.classes] > 1)
+        chosen = sources.sample(counts[sources.classes] > 1)
         nodes, labels = sources.nodes[chosen], sources.classes[chosen]
         left_out = np.zeros((len(chosen), sources.num_classes))
         for row, node, number in zip(left_out, nodes, labels, strict=True):

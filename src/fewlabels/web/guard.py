@@ -123,7 +123,7 @@ class Keys:
         return f"fewlabels-{digest}"
 
     def ticket(self) -> str:
-        """Return what can be used once instead of the token, within five minutes."""
+        """Return a ticket that replaces the token once, within five minutes."""
         ticket = secrets.token_urlsafe(24)
         self._tickets[ticket] = time.monotonic() + _TICKET_SECONDS
         return ticket

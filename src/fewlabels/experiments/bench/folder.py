@@ -112,7 +112,7 @@ class BenchFolder:
             )
 
     def experiments(self) -> dict[str, Experiment]:
-        """Return what was asked for so far, by name."""
+        """Return the experiments that the folder has, by name."""
         self.check()
         stored = sorted((self.path / "experiments").glob("*.json"))
         return {experiment.name: experiment for experiment in map(_experiment, stored)}
