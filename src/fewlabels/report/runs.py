@@ -265,7 +265,7 @@ def _values(lines: Sequence[RoundLine]) -> Sequence[Block]:
 
 
 def conditioning(strategy: str, rounds: Sequence[Conditioning]) -> Sequence[Block]:
-    """Return the spectra of the rounds' labeled items, where networks were kept."""
+    """Return the blocks about spectra of labeled items; none if none is known."""
     spectra, rows, words, notes = [], list[Row](), [], dict[str, None]()
     for row in rounds:
         if row.spectrum is not None:

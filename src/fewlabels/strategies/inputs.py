@@ -63,10 +63,10 @@ class Request:
         return logits
 
     def candidates(self, max_pool: int) -> tuple[Tensor, Record]:
-        """Return all candidates, or a random part of more than ``max_pool``.
+        """Return all candidates, or ``max_pool`` random ones if there are more.
 
         Returns:
-            Indices, ascending, and what to record: nothing where all are returned.
+            Indices, ascending, and a record of the sample, empty if all are returned.
         """
         candidates, limit = self.pool.candidates, max(max_pool, self.size)
         part = random_subset(candidates, limit, self.generator)

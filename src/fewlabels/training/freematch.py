@@ -39,7 +39,7 @@ class FreeMatch(Consistency):
     """Weight of the fairness term (w_f)."""
 
     def memory(self, pool: Pool) -> dict[str, Tensor]:
-        """Return running means over weak views, which begin as those of a guess.
+        """Return running means over weak views, which start at 1 / C.
 
         ``confidence``: the highest probability, shape (1,). ``predictions``: the
         probability of each class, ``histogram``: how often it is the most probable,

@@ -242,7 +242,7 @@ class LearningNetwork(nn.Module):
     def __init__(
         self, network: Network, heads: Mapping[str, int | None], key: int
     ) -> None:
-        """Add layers to a network, each of a width; None: one for each class."""
+        """Add layers of given widths to a network; None: one output per class."""
         super().__init__()
         self.network = network
         self.heads = nn.ModuleDict()

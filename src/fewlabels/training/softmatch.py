@@ -72,7 +72,7 @@ class SoftMatch(Consistency):
         return pseudo.with_figure("mean-confidence", memory["confidence"].mean())
 
     def weights(self, memory: Mapping[str, Tensor], confidence_U: Tensor) -> Tensor:
-        """Return how much each counts, from 0 to 1 (Eq. 7)."""
+        """Return the weight of each pseudo-label, from 0 to 1 (Eq. 7)."""
         mean = memory["confidence"].to(confidence_U)
         variance = memory["variance"].to(confidence_U)
         below_U = (confidence_U - mean).clamp(max=0) * self.narrowing

@@ -310,9 +310,9 @@ class Penalties:
         """How often each strategy is beaten: the mean of its *column*.
 
         As in the authors' script, the mean is over all A strategies, itself included,
-        so that nobody gets past 1 - 1 / A. Public implementations fill the matrix as
-        (loser, winner) and turn it round when they draw it, so that a row read as here
-        would praise the worst.
+        so that it is at most 1 - 1 / A. Public implementations store the matrix as
+        (loser, winner) and transpose it when they draw it: read as here, their rows
+        would rank the worst strategy first.
         """
         return dict(zip(self.names, self.shares.mean(axis=0).tolist(), strict=True))
 
