@@ -13,6 +13,7 @@ pytestmark = [
 ]
 
 SCREEN, TABLET = {"width": 1280, "height": 800}, {"width": 820, "height": 1180}
+PHONE = {"width": 390, "height": 844}
 
 
 def findings(page):
@@ -53,7 +54,15 @@ def views(person):
     person.waits_for("text=Labels to look at again")
     page.wait_for_load_state("networkidle")
     yield "results"
+    person.press("Shift+C")
+    person.waits_for(".class-list li")
+    yield "classes"
+    page.click("[aria-label='Merge nine']")
+    page.wait_for_selector("dialog[open]")
+    yield "merge"
+    person.press("Escape")
     person.press("Shift+L")
+    page.evaluate("document.querySelector('.options').open = true")
 
 
 def test_axe_finds_nothing_serious(tmp_path):
@@ -69,7 +78,7 @@ def test_axe_finds_nothing_serious(tmp_path):
                 person.page.wait_for_timeout(50)
             person.until("!document.querySelector('.job')")
             seen = {}
-            for size in (SCREEN, TABLET):
+            for size in (SCREEN, TABLET, PHONE):
                 for scheme in ("light", "dark"):
                     person.page.set_viewport_size(size)
                     person.page.emulate_media(color_scheme=scheme)

@@ -72,12 +72,31 @@ def test_from_a_folder_to_a_model_by_keyboard_alone(
         person.waits_for(".tile")  # as soon as all images were looked at
         assert sum(person.confirms(place) for place in range(10)) > 200
         assert person.spent() == num_spent  # what was confirmed costs nothing
+        person.press("Shift+C")
+        person.waits_for("[aria-label='Merge smudge']")
+        page = person.page
+        page.fill("[aria-label='Name of smudge']", "blot")
+        person.press("Enter")
+        person.waits_for("[aria-label='Merge blot']")
+        page.focus("[aria-label='Merge blot']")
+        person.press("Enter")
+        page.focus("dialog select")
+        page.keyboard.type("zero")
+        page.focus("dialog .main")
+        person.press("Enter")
+        person.waits_for("[aria-label='Bring back blot']")
+        assert page.locator(".class-list li").count() == 10
         person.press("Shift+L")
         person.press("Shift+T")
         person.waits_for("text=Training")
         with Project.open(tmp_path / "digits-labels") as project:
             while project.status().next_step is not NextStep.EXPORT:
                 time.sleep(0.5)
+        person.press("Shift+S")
+        person.waits_for(".matrix td.right button")
+        person.waits_for("text=Have I labeled enough?")
+        assert "blot" not in page.text_content(".matrix")
+        assert "learned from" in page.text_content("#view-results")
         person.press("Shift+E")
         person.waits_for("text=which learned from")
         assert person.errors == []
