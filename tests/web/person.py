@@ -95,6 +95,17 @@ class Person:
         self.sees_a_grid(before)
         return len(names)
 
+    def merges(self, name, into):
+        """Merge a class into another one, and see it go."""
+        self.page.focus(f"[aria-label='Merge {name}']")
+        self.press("Enter")
+        self.page.focus("dialog select")
+        self.page.keyboard.type(into)
+        self.page.focus("dialog .main")
+        self.press("Enter")
+        self.waits_for(f"[aria-label='Bring back {name}']")
+        self.until(f"!document.querySelector('[aria-label=\"Merge {name}\"]')")
+
     def is_saved(self):
         self.until(
             "document.getElementById('saved').textContent === 'Saved'"

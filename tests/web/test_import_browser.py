@@ -49,7 +49,7 @@ def test_a_file_is_chosen_or_dropped_and_taken_back(tmp_path):
             person.press("Escape")
             person.page.set_input_files("#import-file", file)
             person.waits_for("dialog[open] .faults")
-            shown = person.page.text_content("dialog")
+            shown = person.page.text_content("#dialog")
             assert "there is no image 'gone.png'" in shown
             assert "there is no class 'zebra'" in shown
             assert findings(person.page) == {}
@@ -66,7 +66,7 @@ def test_a_file_is_chosen_or_dropped_and_taken_back(tmp_path):
             person.waits_for("dialog[open]")
             assert (
                 "Left out, because these images measure accuracy: 5"
-                in person.page.text_content("dialog")
+                in person.page.text_content("#dialog")
             )
             person.page.click("dialog >> text=Import 55 labels")
             person.waits_for("#toasts >> text=55 labels imported.")
