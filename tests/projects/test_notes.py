@@ -20,9 +20,7 @@ def noted(project, words):
     return [note for note in project.status().notes if words in note]
 
 
-def test_a_fall_of_the_accuracy_is_a_warning_and_carries_no_forecast(
-    project, monkeypatch
-):
+def test_a_fall_of_the_accuracy_is_a_warning(project, monkeypatch):
     measured = [one.item for one in go_on(project).items if one.role == "audit"]
     record = project.train().record
     said = {item: truth(item) for item in measured}

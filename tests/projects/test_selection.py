@@ -108,7 +108,7 @@ def test_labels_that_a_strategy_chose_never_estimate(tmp_path):
         status = project.status()
         assert status.num_audited == 0
         assert status.curve[-1].audited.accuracy is None
-        assert status.gain is None
+        assert status.gain.gain is None
         assert "No audit slice was set aside" in status.notes[0]
 
 

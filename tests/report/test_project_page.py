@@ -62,7 +62,9 @@ def test_the_headline_is_the_audited_accuracy_with_its_interval(trained, shown_p
     assert plain(f"{accuracy} of images right, between {ends}.") in shown
     assert f"{audited.num_right} of 8 images drawn at random" in shown
     assert "by model-001, trained on 12 labels for other images." in shown
-    assert "The range is the exact 95 % interval." in shown
+    assert "The range holds at the 95 % level however often you look" in shown
+    once = plain(interval_text(status.curve[-1].once))
+    assert f"for a single look, planned beforehand, it is {once}." in shown
     assert f"{status.num_spent} of 30 labels are spent." in shown
 
 
@@ -73,7 +75,7 @@ def test_the_curve_says_the_interval_of_each_model(trained, shown_page):
         accuracy, ends = rough_percent(point.audited.accuracy), point.audited
         words = f"{accuracy} ({interval_text(ends)}) after {point.num_labeled} labels"
         assert words in drawings[0]
-    assert "No forecast: the models so far were trained on 2" in text_of(shown_page)
+    assert trained.status().advice in text_of(shown_page)
 
 
 def test_models_rounds_and_classes_are_in_tables(trained, shown_page):

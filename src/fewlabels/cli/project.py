@@ -321,7 +321,13 @@ def status(
     model = status.model.name if status.model else None
     kappa = status.agreement.fleiss
     if as_json:
-        print_json(asdict(status) | {"agreement": {"fleiss": kappa}, "model": model})
+        pairs = sorted(status.confusion.items())
+        facts = {
+            "agreement": {"fleiss": kappa},
+            "model": model,
+            "confusion": [[*classes, number] for classes, number in pairs],
+        }
+        print_json(asdict(status) | facts)
         return
     counts = zip(status.classes, status.class_counts, status.audit_counts, strict=True)
     shown = [
@@ -349,8 +355,8 @@ def status(
             table.add_row(name, str(value))
     terminal.result(table)
     terminal.result(accuracy_sentence(status, project.settings.noun))
-    if status.gain is not None:
-        terminal.result(str(status.gain))
+    if status.advice:
+        terminal.result(status.advice)
     for note in status.notes:
         terminal.result(f"Note: {note}")
     terminal.result(f"Next: {following}")
@@ -489,10 +495,12 @@ def accuracy_sentence(status: Status, noun: str) -> str:
     audited = status.curve[-1].audited if status.curve else None
     if audited is None or audited.accuracy is None:
         return f"Accuracy: not measured, since {why_unmeasured(status)}."
+    once = status.curve[-1].once
     return (
         f"Accuracy: {100 * audited.accuracy:.0f} % ({100 * audited.low:.0f} to "
-        f"{100 * audited.high:.0f} % at the {100 * audited.level:g} % level), from "
-        f"{count(audited.num_audited, noun)} drawn at random."
+        f"{100 * audited.high:.0f} % at the {100 * audited.level:g} % level, however "
+        f"often you look; {100 * once.low:.0f} to {100 * once.high:.0f} % for a single "
+        f"look), from {count(audited.num_audited, noun)} drawn at random."
     )
 
 

@@ -402,7 +402,7 @@ def _model_card(facts: Facts, config: ModelConfig) -> str:
             accuracy = f"Not measured: none of the {num_open} images drawn for an audit"
             accuracy += " has a label."
     else:
-        accuracy = f"{audited}, which no decision used (Clopper and Pearson)."
+        accuracy = f"{audited}, which no decision used."
         if num_open:
             accuracy += f" {num_open} more were drawn and have no label; if they were"
             accuracy += " left out for being hard, the accuracy is lower than this."

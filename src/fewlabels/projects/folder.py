@@ -20,6 +20,7 @@ from fewlabels.errors import (
     UnreadableFile,
     UnreadableFilesWarning,
 )
+from fewlabels.experiments.evaluation.measurement import Change
 from fewlabels.names import AllowCode
 from fewlabels.projects import image_index
 from fewlabels.projects.image_index import Index, image_file
@@ -71,6 +72,15 @@ class ModelRecord(BaseModel):
     """The predicted class of each image of the audit slice, by id."""
     predicted: tuple[int, ...]
     """How many images of the pool are predicted to be of each class."""
+    confidences: dict[str, float] = {}
+    """The probability of the predicted class of each image of the audit slice."""
+    mean_confidence: float | None = None
+    """The same of the images without a label, on average."""
+    num_unlabeled: int = 0
+    """How many those are."""
+    change: Change | None = None
+    """How many of their predictions are other than those of the latest model of the
+    same trainer that was trained on fewer labels."""
 
     @property
     def name(self) -> str:

@@ -9,18 +9,21 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from fewlabels import training
+from fewlabels import files, training
 from fewlabels.data.derived import ChosenImages, row_contents
 from fewlabels.errors import TargetWarning, UsageError
+from fewlabels.experiments.evaluation.measurement import Change
 from fewlabels.experiments.settings import Choice
 from fewlabels.models import encoders
 from fewlabels.models.cache import FeatureCache
 from fewlabels.models.classifiers import Embedded, FrozenClassifier
 from fewlabels.models.embedding import embedded
 from fewlabels.names import identity
-from fewlabels.pool import Pool
+from fewlabels.pool import UNKNOWN, Pool
 from fewlabels.projects import folder as folders
 from fewlabels.projects.export import Facts, load_model, save_model
 from fewlabels.projects.folder import ModelRecord
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
 _WORKSPACE = "training"  # of the project's own trainer, below its models
 _OTHER_WORKSPACE = "other-training"
 _MODELS_LOCK = ".models.lock"
+_GUESSES = "predicted.bin"  # the class of each image of the pool, to be compared with
+_GUESS = np.dtype([("item", "<u8"), ("class", "<u4")])
+_MOST_GUESSES = 2**32
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,11 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
             workspace=workspace / digest[:16],
         )
     logits = classifier.outputs(pool.images, torch.arange(len(pool))).logits
-    predicted = logits.argmax(dim=1)
+    sureness, predicted = logits.double().softmax(dim=1).max(dim=1)
+    audit = sorted(snapshot.audit & snapshot.positions.keys())
+    is_free = pool.labels == UNKNOWN
+    is_free[[snapshot.positions[item] for item in audit]] = False
+    guesses = _guesses(pool, predicted)
     counts = torch.bincount(predicted, minlength=pool.num_classes)
     facts = Facts(
         trainer=chosen.name,
@@ -106,14 +116,60 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
             class_counts=pool.class_counts,
             audit={
                 item: pool.classes[int(predicted[snapshot.positions[item]])]
-                for item in sorted(snapshot.audit & snapshot.positions.keys())
+                for item in audit
             },
             predicted=tuple(counts.tolist()),
+            confidences={
+                item: round(float(sureness[snapshot.positions[item]]), 6)
+                for item in audit
+            },
+            mean_confidence=float(sureness[is_free].mean()) if is_free.any() else None,
+            num_unlabeled=int(is_free.sum()),
+            change=_change(
+                project, chosen.name, len(pool.labeled), guesses[is_free.numpy()]
+            ),
         )
         save_model(folder, classifier, pool.classes, pool.images.shape, facts)
+        with files.replace_file(folder / _GUESSES) as partial:
+            partial.write_bytes(guesses.tobytes())
         folders.write_record(folder, record)
     shutil.rmtree(workspace, ignore_errors=True)
     return Trained(record, is_new=True)
+
+
+def _guesses(pool: Pool, predicted: torch.Tensor) -> NDArray[np.void]:
+    """Return the predicted class of each image, which is known by a hash of its id."""
+    guesses = np.empty(len(pool), dtype=_GUESS)
+    hashes = b"".join(sha256(name.encode()).digest()[:8] for name in pool.ids)
+    guesses["item"] = np.frombuffer(hashes, dtype="<u8")
+    guesses["class"] = predicted.numpy()
+    return guesses
+
+
+def _change(
+    project: "Project", trainer: str, num_labeled: int, guesses: NDArray[np.void]
+) -> Change | None:
+    """Return how predictions differ from those of the model before with fewer labels.
+
+    Files of models that are gone, damaged or from an earlier version tell nothing.
+    """
+    for record in reversed(project.records()):
+        if record.trainer != trainer or record.num_labeled >= num_labeled:
+            continue
+        path = project.models_folder / record.name / _GUESSES
+        try:
+            content = files.read_regular(path, _MOST_GUESSES)
+            earlier = np.frombuffer(content, dtype=_GUESS)
+        except (OSError, ValueError):
+            return None
+        _, now, before = np.intersect1d(
+            guesses["item"], earlier["item"], return_indices=True
+        )
+        if not len(now):
+            return None
+        is_other = guesses["class"][now] != earlier["class"][before]
+        return Change(record.num_labeled, num_labeled, float(is_other.mean()))
+    return None
 
 
 def load_classifier(project: "Project", record: ModelRecord, pool: Pool) -> Classifier:

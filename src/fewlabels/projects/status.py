@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import compress
 from typing import TYPE_CHECKING
 
 from fewlabels import training
 from fewlabels.errors import count
 from fewlabels.experiments import evaluation
+from fewlabels.experiments.evaluation.measurement import MOST_LABELED
 from fewlabels.projects.folder import NUM_TO_TELL_APART, ModelRecord
 from fewlabels.projects.settings import assumed_shares
 from fewlabels.projects.snapshot import Snapshot
@@ -70,9 +70,13 @@ class Status:
     num_unused: int
     """Labels that the latest model has not seen."""
     curve: tuple[evaluation.CurvePoint, ...]
-    """Accuracy of each model on the audit slice, with its interval."""
+    """Accuracy of each model on the audit slice, with its intervals."""
     gain: evaluation.Gain | None
     """What the next query is expected to bring."""
+    is_enough: bool
+    """Whether that is so little that it is advised to stop."""
+    advice: str
+    """Whether there are enough labels, in a few sentences; empty before a model."""
     agreement: Agreement
     notes: tuple[str, ...]
     """What to keep in mind, in sentences."""
@@ -106,16 +110,17 @@ def project_status(project: "Project") -> Status:
     )
     num_labeled = [record.num_labeled for record in compared]
     latest = records[-1] if records else None
+    curve = evaluation.learning_curve(
+        num_labeled,
+        right,
+        confidences=[_confidences(record, items) for record in compared],
+    )
     gain = None
-    if any(right):
+    if latest is not None:
         # The gain of another trainer says nothing about that of more labels.
-        alike = [record.trainer == compared[-1].trainer for record in compared]
-        gain = evaluation.expected_gain(
-            list(compress(num_labeled, alike)),
-            list(compress(right, alike)),
-            settings.query,
-            settings.seed,
-        )
+        alike = [record for record in records if record.trainer == latest.trainer]
+        changes = [record.change for record in alike if record.change is not None]
+        gain = evaluation.expected_gain(changes, settings.query)
     fall = evaluation.fall_note(right)
     if fall:
         fall += f" The earlier one, {compared[-2].name}, is kept in the folder models."
@@ -147,8 +152,10 @@ def project_status(project: "Project") -> Status:
         num_audited=len(snapshot.audited),
         model=latest,
         num_unused=max(0, sum(counts) - (latest.num_labeled if latest else 0)),
-        curve=evaluation.learning_curve(num_labeled, right),
+        curve=curve,
         gain=gain,
+        is_enough=gain is not None and gain.is_little,
+        advice=evaluation.stopping_advice(gain, curve[-1].audited if curve else None),
         agreement=agreement(
             [v for v in snapshot.verdicts if v.kind in LABELS and v.is_asked]
         ),
@@ -159,6 +166,22 @@ def project_status(project: "Project") -> Status:
             *(_share_notes(project, snapshot) if latest else ()),
         ),
         next_step=next_step,
+    )
+
+
+def _confidences(
+    record: ModelRecord, items: Sequence[str]
+) -> evaluation.Confidences | None:
+    """Return how sure a model is, if that tells about the images that measure."""
+    sure = record.mean_confidence
+    if sure is None or not record.confidences.keys() >= set(items):
+        return None
+    if record.num_labeled > MOST_LABELED * (record.num_labeled + record.num_unlabeled):
+        return None
+    return evaluation.Confidences(
+        checks=[record.confidences[item] for item in items],
+        mean=sure,
+        num_images=record.num_unlabeled,
     )
 
 

@@ -146,7 +146,7 @@ def _accuracy(status: Status, records: Sequence[ModelRecord]) -> Sequence[Block]
                 _moment(record.created),
             ]
         )
-    drawing, notes = None, [] if status.gain is None else [str(status.gain)]
+    drawing, notes = None, [status.advice] if status.advice else []
     if len(points) > 1:
         values = ", ".join(words[amount] for amount in sorted(words))
         drawing = draw_curves(

@@ -202,8 +202,9 @@ def project_explanation(status: "Status") -> Iterator[str]:
             yield (
                 f"{audited.num_right:,} of {count(audited.num_audited, 'image')} drawn "
                 f"at random are classified correctly by {model.name}, {trained} for "
-                f"other images. The range is the exact {100 * audited.level:g} % "
-                "interval."
+                f"other images. The range holds at the {100 * audited.level:g} % level "
+                "however often you look while labels come in; for a single look, "
+                f"planned beforehand, it is {interval_text(status.curve[-1].once)}."
             )
         else:
             yield (

@@ -350,6 +350,8 @@ class Session:
                 "accuracy": point.audited.accuracy,
                 "low": point.audited.low,
                 "high": point.audited.high,
+                "once_low": point.once.low,
+                "once_high": point.once.high,
             }
             for point in status.curve
             if point.audited.num_audited
@@ -364,6 +366,8 @@ class Session:
             "explanation": list(project_explanation(status)),
             "curve": points,
             "gain": None if status.gain is None else str(status.gain),
+            "advice": status.advice,
+            "is_enough": status.is_enough,
             "notes": list(status.notes),
             "num_unused": status.num_unused,
             "num_images": status.num_images,

@@ -1,17 +1,21 @@
 import math
+from statistics import fmean
 
-import numpy as np
 import pytest
-import torch
 
 from fewlabels.errors import ShapeError, UsageError
 from fewlabels.experiments.evaluation import (
+    Change,
+    Confidences,
     accuracy_interval,
+    checks_to_confirm,
     expected_gain,
     fall_note,
+    lasting_interval,
     learning_curve,
+    stopping_advice,
 )
-from fewlabels.rng import stream
+from fewlabels.experiments.evaluation.measurement import GAINED
 
 
 def answers(accuracies, num_audited):
@@ -26,6 +30,9 @@ def test_a_curve_has_the_interval_of_each_round():
     curve = learning_curve([10, 30], answers([0.5, 0.75], 40), 0.9)
     assert [point.num_labeled for point in curve] == [10, 30]
     assert [point.audited for point in curve] == [
+        lasting_interval(k, 40, 0.9) for k in (20, 30)
+    ]
+    assert [point.once for point in curve] == [
         accuracy_interval(k, 40, 0.9) for k in (20, 30)
     ]
 
@@ -35,42 +42,14 @@ def test_a_curve_without_an_audit_is_all_open():
     assert (point.audited.low, point.audited.high) == (0.0, 1.0)
 
 
-def test_a_clean_power_law_is_gone_on_with():
-    # Errors 1/4, 1/8, 1/16 at 20, 40, 80 labels: 80 more halve 1/16 again.
-    gain = expected_gain([20, 40, 80], answers([0.75, 0.875, 0.9375], 4_000), 80, 0)
-    assert gain.gain == pytest.approx(1 / 32, rel=0.01)
-    assert gain.low <= gain.gain <= gain.high
-    assert gain.high - gain.low < 0.02
-    assert str(gain).startswith("80 more labels are expected to add 3.1 points")
-    assert str(gain).endswith(" at the 80 % level).")
-
-
-def test_the_fit_is_that_of_numpy():
-    labels, right = [10, 25, 30, 60], answers([0.5, 0.7, 0.65, 0.8], 200)
-    errors = [(0.5 + 200 - k) / 201 for k in map(sum, right)]
-    slope, at_one = np.polyfit(np.log(labels), np.log(errors), 1)
-    expected = math.exp(at_one) * (60**slope - 75**slope)
-    found = expected_gain(labels, right, 15, 0)
-    assert found.gain == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("shares", "seen"),
-    [
-        ([0.62, 0.72, 0.57], "62, 72, 57"),
-        ([0.8, 0.7, 0.7, 0.6], "80, 70, 70, 60"),
-        ([0.5, 0.72, 0.62], "50, 72, 62"),  # the line through them rises
-        ([0.9, 0.9, 0.9], "90, 90, 90"),
-        ([1.0, 1.0, 1.0], "100, 100, 100"),
-    ],
-)
-def test_rounds_that_do_not_rise_clearly_carry_no_forecast(shares, seen):
-    labels = [20, 40, 60, 80][: len(shares)]
-    found = expected_gain(labels, answers(shares, 100), 20, 0)
-    assert found.gain is None
-    assert found.reason == (
-        f"the accuracy ({seen} %) does not rise clearly with the labels so far."
-    )
+def test_sure_models_shorten_the_interval_for_one_look():
+    right = answers([0.75, 0.8], 40)
+    sure = [0.95 if each else 0.5 for each in right[1]]
+    known = Confidences(checks=sure, mean=fmean(sure), num_images=1000)
+    first, second = learning_curve([10, 20], right, confidences=[None, known])
+    assert (first.once.kind, second.once.kind) == ("exact", "sharpened")
+    assert first.audited == lasting_interval(30, 40)
+    assert second.audited == lasting_interval(32, 40)
 
 
 def test_a_fall_is_said_with_what_chance_does():
@@ -96,72 +75,76 @@ def test_a_rise_is_no_fall():
     assert fall_note([[], []]) is None
 
 
-def test_few_rounds_leave_more_open_than_many():
-    def width(labels):
-        wiggle = [0.02 * (-1) ** i for i in range(len(labels))]
-        shares = [1 - 2 / math.sqrt(n) + w for n, w in zip(labels, wiggle, strict=True)]
-        found = expected_gain(labels, answers(shares, 1000), 80, 0)
-        return found.high - found.low
-
-    assert width([20, 40, 80]) > 2 * width([20, 25, 30, 40, 50, 60, 70, 80])
-
-
-def test_the_interval_covers_what_then_happens():
-    """Learners that obey another law, with a floor, audited on 100 items."""
-    labels, more, covered, num_forecasts = [20, 40, 60, 80], 20, 0, 0
-
-    def error(n, floor, start):
-        return floor + start * n**-0.7
-
-    for project in range(100):
-        draws = stream(project, "simulated curve")
-        floor, start = torch.rand(2, generator=draws).tolist()
-        law = [error(n, 0.1 * floor, 2 + 2 * start) for n in [*labels, 100]]
-        hardness = torch.rand(100, generator=draws)
-        noise = 0.02 * torch.randn(4, generator=draws)
-        right = hardness > (torch.tensor(law[:4]) + noise)[:, None]
-        found = expected_gain(labels, right.tolist(), more, project)
-        num_forecasts += found.gain is not None
-        covered += found.gain is not None and found.low <= law[3] - law[4] <= found.high
-    assert num_forecasts >= 80
-    assert covered >= 0.7 * num_forecasts
-
-
-def test_a_round_without_labels_does_not_count():
-    right = answers([0.1, 0.5, 0.6, 0.8], 50)
-    found = expected_gain([0, 10, 20, 30], right, 10, 0)
-    assert found == expected_gain([10, 20, 30], right[1:], 10, 0)
-
-
-def test_the_same_draws_give_the_same_forecast():
-    right = answers([0.5, 0.6, 0.8], 50)
-    first, second, other = (
-        expected_gain([10, 20, 30], right, 10, seed) for seed in (0, 0, 1)
+def test_the_gain_follows_from_the_predictions_that_change():
+    # As many for each doubling: a share of 0.1 from 50 to 100, and again to 200.
+    gain = expected_gain([Change(25, 50, 0.1), Change(50, 100, 0.1)], 100)
+    low, middle, high = (share * 0.1 for share in GAINED)
+    assert (gain.low, gain.gain, gain.high) == pytest.approx((low, middle, high))
+    assert str(gain) == (
+        "100 more labels are expected to bring 1.2 points (-2.0 to 5.0 at the 90 % "
+        "level)."
     )
-    assert first == second != other
 
 
-TRAINED = "the models so far were trained on"
+def test_the_last_three_rounds_count():
+    late = [Change(n, n + 20, 0.1 * 20 / n) for n in (60, 80, 100)]
+    assert expected_gain([Change(10, 20, 1.0), *late], 20) == expected_gain(late, 20)
+    assert expected_gain(late[1:], 20) != expected_gain(late, 20)
+
+
+def test_fewer_changes_are_a_smaller_gain_and_at_last_little():
+    shares = [0.3, 0.1, 0.05, 0.03, 0.01, 0.0]
+    gains = [expected_gain([Change(100, 120, share)], 20) for share in shares]
+    values = [gain.gain for gain in gains]
+    assert values == sorted(values, reverse=True)
+    little = [gain.is_little for gain in gains]
+    assert little == sorted(little)
+    assert (little[0], little[-1]) == (False, True)
+    assert all(gain.low <= gain.gain <= gain.high for gain in gains)
 
 
 @pytest.mark.parametrize(
-    ("labels", "num_audited", "more", "reason"),
+    ("changes", "more", "reason"),
     [
-        ([10, 20], 50, 5, f"{TRAINED} 2 different numbers of labels; at least 3"),
-        ([10], 50, 5, f"{TRAINED} 1 different number of labels; at least 3"),
-        ([10, 20, 20], 50, 5, f"{TRAINED} 2 different"),
-        ([10, 20, 30], 9, 5, "9 audited images; at least 10"),
-        ([], 50, 5, f"{TRAINED} 0"),
-        ([0, 20, 30], 50, 5, f"{TRAINED} 2"),  # untrained: no point of the curve
-        ([10, 20, 30], 50, 31, "31 more labels would exceed 2 times the current 30"),
+        ([], 20, "it takes two models of one training"),
+        ([Change(0, 20, 0.9)], 20, "it takes two models"),  # untrained before
+        ([Change(20, 20, 0.1)], 20, "it takes two models"),
+        ([Change(10, 20, 0.3)], 21, "21 more labels would exceed 2 times the current"),
     ],
 )
-def test_it_refuses_to_guess_and_says_why(labels, num_audited, more, reason):
-    right = [[True] * num_audited] * len(labels)
-    found = expected_gain(labels, right, more, 0)
+def test_it_refuses_to_guess_and_says_why(changes, more, reason):
+    found = expected_gain(changes, more)
     assert found.gain is None
+    assert not found.is_little
     assert found.reason.startswith(reason)
     assert str(found) == f"No forecast: {found.reason}"
+
+
+@pytest.mark.parametrize("num_right", [0, 12, 30, 54, 57, 60])
+def test_as_many_checks_as_are_advised_confirm_the_accuracy(num_right):
+    audited = lasting_interval(num_right, 60)
+    found = checks_to_confirm(audited)
+    if found is None:
+        assert num_right == 0
+        return
+    number, target = found
+    assert audited.low < target < audited.accuracy
+    right = int(audited.accuracy * (60 + number) + 1e-9)
+    assert lasting_interval(right, 60 + number).low >= target - 1e-9
+    assert number <= 200
+
+
+def test_advice_says_what_is_known():
+    measured, little = lasting_interval(54, 60), Change(180, 200, 0.02)
+    gain, more = expected_gain([little], 20), expected_gain([Change(20, 40, 0.4)], 20)
+    checks = " About 120 more random checks would confirm 80 %."
+    stop = "You may stop labeling (under 0.3 points for 20 labels)"
+    assert stopping_advice(gain, measured) == f"{stop}: {gain}{checks}"
+    assert stopping_advice(more, measured) == f"Go on labeling: {more}{checks}"
+    assert stopping_advice(gain, lasting_interval(0, 0)).endswith("level).")
+    unknown = expected_gain([], 20)
+    assert stopping_advice(unknown, None) == str(unknown)
+    assert stopping_advice(None, None) == ""
 
 
 def test_refusals():
@@ -170,7 +153,7 @@ def test_refusals():
         learning_curve([10, 20], right)
     with pytest.raises(ShapeError, match=r"row of right has 19 entries; give 20"):
         learning_curve([10, 20, 30], [*right[:2], right[2][1:]])
+    with pytest.raises(ShapeError, match="give 3, one per round"):
+        learning_curve([10, 20, 30], right, confidences=[None])
     with pytest.raises(UsageError, match="num_more is 0"):
-        expected_gain([10, 20, 30], right, 0, 0)
-    with pytest.raises(UsageError, match="level is 1"):
-        expected_gain([10, 20, 30], right, 5, 0, level=1)
+        expected_gain([Change(10, 20, 0.1)], 0)

@@ -1,11 +1,17 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
 
-from fewlabels.errors import UsageError
-from fewlabels.experiments.evaluation import accuracy_interval
+from fewlabels.errors import ShapeError, UsageError
+from fewlabels.experiments.evaluation import (
+    Confidences,
+    accuracy_interval,
+    lasting_interval,
+    sharpened_interval,
+)
 from fewlabels.rng import stream
 
 
@@ -101,3 +107,111 @@ def test_it_says_what_it_interval():
 def test_refusals(arguments, message):
     with pytest.raises(UsageError, match=message):
         accuracy_interval(*arguments)
+
+
+# ---------------------------------------------------------------- however often one looks
+
+
+@pytest.mark.parametrize("num_audited", [1, 2, 10, 30, 100])
+def test_a_lasting_interval_contains_the_exact_one(num_audited):
+    found = [lasting_interval(k, num_audited) for k in range(num_audited + 1)]
+    for right, interval in enumerate(found):
+        exact = accuracy_interval(right, num_audited)
+        assert interval.low <= exact.low <= exact.high <= interval.high
+        assert interval.low <= right / num_audited <= interval.high
+    lows, highs = [each.low for each in found], [each.high for each in found]
+    assert lows == sorted(lows)
+    assert highs == sorted(highs)
+    assert (lows[0], highs[-1]) == (0, 1)
+    assert 0 < highs[0] < 1
+    assert lows[-1] == pytest.approx(1 - highs[0])
+
+
+def test_a_lasting_interval_without_an_audit_is_all_open():
+    interval = lasting_interval(0, 0)
+    assert (interval.low, interval.high, interval.accuracy) == (0, 1, None)
+
+
+def test_a_lasting_interval_ends_where_the_mixture_explains_enough_more():
+    # One of one right: the mixture by Jeffreys' prior explains it with chance 1/2.
+    assert lasting_interval(1, 1, 0.9).low == pytest.approx(0.6 * 0.1 / 2)
+    assert "however often one looks" in str(lasting_interval(3, 4))
+
+
+def missed_at_any_look(interval_of, num_projects=300, num_looks=60):
+    """Look after each of some checks; count projects with the truth outside once."""
+    draws, missed, known = np.random.default_rng(0), 0, {}
+    for _ in range(num_projects):
+        truth = draws.uniform(0.6, 0.95)
+        num_right = (draws.random(num_looks) < truth).cumsum().tolist()
+        for number, right in enumerate(num_right, start=1):
+            if (right, number) not in known:
+                known[right, number] = interval_of(right, number)
+            if not known[right, number].low <= truth <= known[right, number].high:
+                missed += 1
+                break
+    return missed / num_projects
+
+
+def test_a_lasting_interval_holds_at_all_looks_and_the_exact_one_does_not():
+    assert missed_at_any_look(lasting_interval) <= 0.05
+    assert missed_at_any_look(accuracy_interval) > 0.1
+
+
+# ------------------------------------------------------------------ sharpened for one look
+
+
+def simulated_model(seed, num_images=2000):
+    """Return which images a model is right about, and how sure it is."""
+    draws = np.random.default_rng(seed)
+    sure = draws.beta(4, 1, num_images)
+    return draws.random(num_images) < sure, sure
+
+
+def sharpened(right, sure, chosen):
+    rest = np.delete(sure, chosen)
+    known = Confidences(
+        checks=sure[chosen].tolist(), mean=float(rest.mean()), num_images=len(rest)
+    )
+    return sharpened_interval(right[chosen].tolist(), known)
+
+
+def test_confidences_shorten_the_interval_and_it_still_covers():
+    draws, covered, width, exact_width = np.random.default_rng(1), 0, 0.0, 0.0
+    for seed in range(300):
+        right, sure = simulated_model(seed)
+        chosen = draws.permutation(len(right))[:40]
+        found = sharpened(right, sure, chosen)
+        exact = accuracy_interval(int(right[chosen].sum()), 40)
+        covered += found.low <= right.mean() <= found.high
+        width, exact_width = width + found.high - found.low, exact_width + exact.high
+        exact_width -= exact.low
+    assert covered >= 0.94 * 300
+    assert width < 0.97 * exact_width
+
+
+def test_confidences_that_tell_nothing_hardly_move_the_interval():
+    right, _ = simulated_model(0)
+    draws = np.random.default_rng(2)
+    chosen = draws.permutation(len(right))[:200]
+    found = sharpened(right, draws.random(len(right)), chosen)
+    exact = accuracy_interval(int(right[chosen].sum()), 200)
+    assert (found.low, found.high) == pytest.approx((exact.low, exact.high), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("right", "sure"),
+    [
+        ([True] * 10 + [False] * 9, [0.9] * 10 + [0.4] * 9),  # too few
+        ([True] * 30, [0.9, 0.8] * 15),  # no mistake to explain
+        ([True] * 20 + [False] * 10, [0.7] * 30),  # equally sure
+    ],
+)
+def test_where_confidences_cannot_help_the_interval_is_exact(right, sure):
+    known = Confidences(checks=sure, mean=0.6, num_images=100)
+    assert sharpened_interval(right, known) == accuracy_interval(sum(right), len(right))
+
+
+def test_each_check_needs_a_confidence():
+    with pytest.raises(ShapeError, match="audited item"):
+        sharpened_interval([True], Confidences(checks=[], mean=0.5, num_images=9))
