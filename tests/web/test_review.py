@@ -11,8 +11,8 @@ from tests.web.pages import Browser, uuid
 
 from fewlabels.errors import StoreError, UnknownNameError, UsageError
 from fewlabels.experiments.settings import Choice
-from fewlabels.projects import Project
-from fewlabels.web import guesses
+from fewlabels.projects import Project, snapshot
+from fewlabels.web import guesses, session
 
 HEAD = Choice(name="frozen-linear", options={"encoder": "pixels"})
 
@@ -430,3 +430,34 @@ def test_files_are_listed_again_only_where_images_changed(project, monkeypatch):
     project.index()
     review(project)
     assert listed == [30, 31]
+
+
+def test_confirmed_images_come_back_unmarked_and_show_how_often_people_slip(
+    project, monkeypatch
+):
+    monkeypatch.setattr(snapshot, "REPEATED_ONE_IN", 1)
+    tiles = [tile["item"] for tile in review(project, name="even", count=4)["tiles"]]
+    project.confirm(tiles, "even", uuid=uuid(), annotator="ann")
+    project.train()
+    project.ask()
+    browser = Browser(project)
+    shown = browser.lease(3, annotator="ann")
+    assert not any("is_repeat" in image for image in shown)  # it is too early
+    monkeypatch.setattr(session, "REPEATED_AFTER", 0)
+    assert browser.session.state()["spent"] == 9
+    for name in ("even", "odd"):
+        assert not any("is_repeat" in i for i in browser.lease(3, annotator="bob"))
+        (again,) = (i for i in browser.lease(3, annotator="ann") if "is_repeat" in i)
+        assert browser.session.images.item(again["id"]) in tiles
+        assert again["why"] == shown[-1]["why"]
+        last = uuid()
+        body = {"item": again["id"], "name": name, "annotator": "ann", "uuid": last}
+        for _ in range(2):  # sent again, it counts once
+            assert browser.act("repeat", **body).status_code == 200
+    assert browser.session.state()["spent"] == 9  # it costs no budget
+    told = browser.get("/api/results").json()["repeats"]
+    assert (told["num_slips"], told["num_repeats"]) == (1, 2)
+    assert 0 < told["low"] < 0.5 < told["high"] < 1
+    assert browser.act("undo", annotator="ann", target=last).status_code == 200
+    told = browser.get("/api/results").json()["repeats"]
+    assert (told["num_slips"], told["num_repeats"]) == (0, 1)

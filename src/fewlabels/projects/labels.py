@@ -117,6 +117,25 @@ class ProjectLabels(ProjectFolder):
         answer = Answer(id=item, label=name, annotator=annotator)
         return self._write(answer, kind, uuid, is_change=True)
 
+    def repeat(
+        self,
+        item: str,
+        name: str,
+        *,
+        annotator: str | None = None,
+        uuid: str | None = None,
+    ) -> StoredEvent:
+        """Label a confirmed image once more, one by one and without a suggestion.
+
+        Arguments as for :meth:`label`.
+
+        Returns:
+            The event. It costs no budget. Where it differs from the first, that was a
+            slip.
+        """
+        answer = Answer(id=item, label=name, annotator=annotator)
+        return self._write(answer, Kind.RELABEL, uuid, is_change=True, is_repeat=True)
+
     def _write(
         self,
         answer: Answer,
@@ -124,6 +143,7 @@ class ProjectLabels(ProjectFolder):
         uuid: str | None,
         *,
         is_change: bool = False,
+        is_repeat: bool = False,
         in_turn: bool = False,
     ) -> StoredEvent:
         """Write an answer, unless it is written already, and return its event."""
@@ -142,7 +162,8 @@ class ProjectLabels(ProjectFolder):
                     if not verdict.is_asked:  # confirmed or imported
                         by = (verdict.round, verdict.strategy, verdict.model)
                         asked = {item: records.Asking(*by)}
-            event = answer_event(answer, kind, number_of, asked, uuid)
+            repeated = before if is_repeat else None
+            event = answer_event(answer, kind, number_of, asked, uuid, repeated)
             if known is not None:  # who gave which answer decides, not when and why
                 rest = {name: getattr(known.event, name) for name in _INCIDENTAL}
                 store.append([replace(event, **rest)])
@@ -515,6 +536,7 @@ def answer_event(
     number_of: Mapping[str, int],
     asked: Mapping[str, records.Asking],
     uuid: str | None = None,
+    repeated: records.Annotation | None = None,
 ) -> Event:
     """Return the event of an answer, if somebody asked about the image."""
     if not isinstance(answer.label, str | None):
@@ -527,6 +549,8 @@ def answer_event(
     payload: dict[str, Any] = {"unsure": True} if is_unsure else {}
     if answer.lead_time is not None:
         payload["lead_time"] = answer.lead_time
+    if repeated is not None:
+        payload[records.REPEATED] = repeated.class_number
     return Event(
         kind=kind,
         annotator=annotator_name(answer.annotator),

@@ -16,6 +16,8 @@ from fewlabels.projects.store.records import LABELS, Annotation, num_answers
 if TYPE_CHECKING:
     from fewlabels.pool import Images, Pool, Round
 
+REPEATED_ONE_IN = 20
+"""Of so many confirmed images one is labeled once more, to see how many are slips."""
 _MOST_CONFIRMED = 2  # times the median number of labels of a class
 
 
@@ -274,6 +276,9 @@ class Tally:
     """Images on whose class the annotators agree, by its number."""
     num_items: Counter[str] = field(default_factory=Counter)
     """Images that are ``"spent"``, ``"confirmed"``, ``"imported"`` or ``"skipped"``."""
+    repeats: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Confirmed images to label once more, with whoever confirmed them, and the number
+    of the event."""
     _people: Counter[str] = field(default_factory=Counter)
     _answering: Counter[str] = field(default_factory=Counter)
     _verdicts: dict[str, list[Annotation]] = field(default_factory=dict)
@@ -332,6 +337,11 @@ class Tally:
         """Add the verdicts on one image to all counts, or subtract them."""
         labels = [verdict for verdict in verdicts if verdict.kind in LABELS]
         for verdict in verdicts:
+            if _comes_back(verdict):
+                key = (verdict.item, verdict.annotator)
+                self.repeats.pop(key, None)
+                if step > 0:
+                    self.repeats[key] = verdict.sequence
             self._people[verdict.annotator] += step
             self._answering[verdict.annotator] += step * (not verdict.is_imported)
         for agreed in records.consensus(labels, self.overlap):
@@ -355,3 +365,10 @@ class Tally:
         verdicts = self._verdicts.get(item, ())
         answers = sum(num_answers(verdict.kind, self.overlap) for verdict in verdicts)
         return answers >= self.overlap or len(verdicts) >= self._num_people
+
+
+def _comes_back(verdict: Annotation) -> bool:
+    """Return whether a confirmed label is among those that are repeated: one in 20."""
+    if verdict.strategy != records.CONFIRMED or verdict.kind is not Kind.LABEL:
+        return False
+    return sha256(verdict.item.encode()).digest()[0] % REPEATED_ONE_IN == 0

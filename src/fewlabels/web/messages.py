@@ -18,7 +18,7 @@ Letter = Annotated[str, Field(pattern=r"^[a-z]$")]
 """A key that labels, typed without Shift."""
 Order = Literal["mixed", "doubt", "mistakes", "likely", "surest"]
 """Which images of a class come first."""
-Verb = Literal["label", "skip", "unsure", "change", "undo", "add_class"]
+Verb = Literal["label", "skip", "unsure", "repeat", "change", "undo", "add_class"]
 
 
 MOST_TILES = 500

@@ -27,12 +27,14 @@ from fewlabels.projects.snapshot import Tally
 from fewlabels.projects.status import Status
 from fewlabels.projects.store import (
     Kind,
+    Store,
     StoredEvent,
     StoredRound,
     agreement,
     consensus,
 )
-from fewlabels.projects.store.records import LABELS
+from fewlabels.projects.store.database import chunked
+from fewlabels.projects.store.records import LABELS, REPEATED
 from fewlabels.report.wording import project_explanation, project_headline
 from fewlabels.strategies.registry import family
 from fewlabels.web.messages import (
@@ -58,6 +60,8 @@ CLASSES_FILE = "page-classes.json"
 MOST_DISPUTED = 60
 """Images with different labels that are shown."""
 
+REPEATED_AFTER = 40
+"""Events after which a confirmed image may come back."""
 _LOOKS = TypeAdapter(dict[int, ClassLook])
 _MOST_LOOK_BYTES = 4 * 1024**2
 _COUNTED = ("spent", "confirmed", "imported", "skipped")
@@ -125,11 +129,28 @@ class Session:
             with self._counted() as tally:
                 last = len(tally.rounds) - 1
             self.on_shortage(last)
+        shown = self._shown(items)
         return {
-            "items": self._shown(items),
+            "items": self._with_repeat(shown, turn.annotator),
             "num_held": leased.num_held,
             "frees_at": leased.frees_at and leased.frees_at.isoformat(),
         }
+
+    def _with_repeat(self, shown: list[Facts], annotator: str | None) -> list[Facts]:
+        """Add an image that the same person confirmed before, and return them all."""
+        if len(shown) < 2:
+            return shown
+        who = annotator_name(annotator)
+        with self._counted() as tally:
+            ready = [
+                (sequence, item)
+                for (item, person), sequence in tally.repeats.items()
+                if person == who and tally.sequence - sequence >= REPEATED_AFTER
+            ]
+        for facts in self._seen([min(ready)[1]]).values() if ready else ():
+            # It looks like the image that comes next.
+            shown.insert(-1, {**shown[-1], **facts, "is_repeat": True})
+        return shown
 
     def stay(self, turn: Turn) -> Facts:
         """Prolong the leases of a tab."""
@@ -257,6 +278,8 @@ class Session:
         who: Facts = {"annotator": action.annotator, "uuid": action.uuid}
         if action.verb == "change":
             return project.change(item, action.name, **who)
+        if action.verb == "repeat":
+            return project.repeat(item, action.name or "", **who)
         who["in_turn"] = True  # a tab that was asleep may have lost it
         if action.verb == "skip":
             return project.skip(item, **who)
@@ -385,6 +408,7 @@ class Session:
             ],
             **class_measures(status, retired),
             "model": learned_from(status),
+            "repeats": slips_of(self.project.store),
         }
 
     def people_status(self) -> Facts:
@@ -486,6 +510,28 @@ def class_measures(status: Status, retired: Collection[str]) -> Facts:
             for (label, predicted), count in sorted(status.confusion.items())
         ],
     }
+
+
+def slips_of(store: Store) -> Facts:
+    """Return how many confirmed labels were repeated, and how many were slips."""
+    repeats = [
+        stored.event
+        for stored in store.events(kinds={Kind.RELABEL})
+        if REPEATED in stored.event.payload
+    ]
+    held = {
+        verdict.uuid
+        for some in chunked(str(event.item) for event in repeats)
+        for verdict in store.verdicts(with_missing=True, items=some)
+    }
+    slips = [
+        event.class_number != event.payload[REPEATED]
+        for event in repeats
+        if event.uuid in held
+    ]
+    interval = accuracy_interval(sum(slips), len(slips))
+    counts = {"num_slips": sum(slips), "num_repeats": len(slips)}
+    return {**counts, "low": interval.low, "high": interval.high}
 
 
 def learned_from(status: Status) -> Facts | None:

@@ -43,6 +43,8 @@ VERDICTS = LABELS | {Kind.SKIP, Kind.UNSURE}
 CONFIRMED, CORRECTED = "confirmed", "corrected"
 """The strategies of labels that confirm or correct predictions seen at a glance: nobody
 asked about these items one by one, so they cost no budget, and never measure."""
+REPEATED = "repeated"
+"""In the payload of a label that repeats a confirmed one: the class that it had."""
 IMPORTED = "imported"
 """The strategy of labels that existed before and were read from a file or a folder."""
 UNASKED = frozenset({CONFIRMED, CORRECTED, IMPORTED})

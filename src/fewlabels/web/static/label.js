@@ -74,7 +74,7 @@ export class LabelView {
 
   /** The images that this tab believes to hold. */
   believed() {
-    return [this.current, ...this.queue].filter((item) => item).map((item) => item.id);
+    return [this.current, ...this.queue].filter((item) => item && !item.is_repeat).map((item) => item.id);
   }
 
   /** Let go of images that it does not hold any more, of those it believed to. */
@@ -196,15 +196,18 @@ export class LabelView {
     if (!this.current) return;
     const item = this.current;
     const lead = Math.min(86400, (performance.now() - this.shownAt) / 1000);
-    const action = this.page.action(verb, { item: item.id });
-    if (verb === "label") {
+    // An image that was confirmed before: it costs nothing, and others are not asked.
+    const again = item.is_repeat ? (verb === "label" ? "repeat" : "change") : verb;
+    const action = this.page.action(again, { item: item.id });
+    if (again === "repeat") action.name = name;
+    if (again === "label") {
       action.name = name;
       action.lead_time = Math.round(lead * 1000) / 1000;
       this.times = [...this.times.slice(-19), lead];
     }
-    this.history.push({ item, uuid: action.uuid, verb, name });
+    this.history.push({ item, uuid: action.uuid, verb: again, name });
     this.page.outbox.add(action);
-    this.page.count(verb, name, 1);
+    if (!item.is_repeat) this.page.count(verb, name, 1);
     speak(`${verb === "label" ? name : verb}. Next image.`);
     this.next();
     this.drawClasses();
@@ -214,7 +217,7 @@ export class LabelView {
     const last = this.history.pop();
     if (last) {
       this.page.outbox.add(this.page.action("undo", { target: last.uuid }));
-      this.page.count(last.verb, last.name, -1);
+      if (!last.item.is_repeat) this.page.count(last.verb, last.name, -1);
       this.#back(last.item);
     } else {
       this.page.outbox.add(this.page.action("undo"), (answer) => answer?.item && this.#back(answer.item));
@@ -234,7 +237,7 @@ export class LabelView {
     const place = this.history.findIndex((entry) => entry.uuid === action.uuid);
     if (place < 0) return;
     const [last] = this.history.splice(place, 1);
-    this.page.count(last.verb, last.name, -1);
+    if (!last.item.is_repeat) this.page.count(last.verb, last.name, -1);
   }
 
   async addClass() {

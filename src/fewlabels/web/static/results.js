@@ -101,6 +101,12 @@ function confusion(status, show) {
   return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Confusion matrix" }, h("table", { class: "matrix" }, h("thead", {}, head), h("tbody", {}, rows)));
 }
 
+/** How often confirmed labels are wrong, by those that were labeled once more. */
+function slips({ num_slips: slips, num_repeats: repeats, low, high }) {
+  if (!repeats) return null;
+  return h("p", { class: "quiet wrap" }, `${repeats} confirmed images came back in Label, without a prediction: ${slips} got another class. So between ${percent(low)} and ${percent(high)} of the confirmed labels are likely to be slips (95 % level).`);
+}
+
 /** What the latest model, which an export writes, learned from. */
 function learned(model, state) {
   if (!model) return h("p", { class: "quiet wrap" }, "There is no model yet. It needs labels of at least two classes.");
@@ -166,7 +172,7 @@ export class ResultsView {
       h("div", { class: "card" }, h("h2", {}, "Learning curve"), h("p", { class: "quiet wrap" }, "The share of random checks (images drawn at random that only measure) that each model gets right. The true share is likely within the band."), status.curve.length ? curve(status.curve) : h("p", { class: "quiet wrap" }, "It begins with the first model that can be measured.")),
       h("div", { class: "card" }, h("h2", {}, "What is confused with what"), h("p", { class: "quiet wrap" }, "Random checks by their label (rows) and what the latest model predicts (columns). A click shows images in Review that may be confused in the same way."), status.confusion.length ? confusion(status, (label, predicted) => this.page.views.review.showMore(predicted, label === predicted ? "mixed" : "mistakes", label === predicted ? null : label)) : h("p", { class: "quiet wrap" }, "It begins with the first model that can be measured.")),
       h("div", { class: "card wide" }, h("h2", {}, "Classes"), h("p", { class: "quiet wrap" }, "Recognized: the share of its images that the model finds (recall). Right when predicted: the share of its predictions that are right (precision). Both come from the random checks; the range behind each holds at the 95 % level. Predicted: images that the model puts in the class."), balance(status, (name) => this.page.views.review.showMore(name))),
-      h("div", { class: "card wide" }, h("h2", {}, "What the exported model learned from"), learned(status.model, this.page.state)),
+      h("div", { class: "card wide" }, h("h2", {}, "What the exported model learned from"), learned(status.model, this.page.state), slips(status.repeats)),
       status.notes.length ? h("div", { class: "card wide" }, h("h2", {}, "To keep in mind"), h("ul", {}, status.notes.map((note) => h("li", {}, note)))) : null,
       this.people,
       this.slips,
