@@ -7,12 +7,11 @@ import pytest
 from tests.experiments.bench import little
 from tests.experiments.bench.little import done
 
-from fewlabels import strategies
 from fewlabels.experiments.bench import outdated, plan, read_results, run
 from fewlabels.experiments.bench.experiment import resolved
 from fewlabels.experiments.settings import Choice
 from fewlabels.report import write_bench_report
-from fewlabels.strategies import Margin
+from fewlabels.strategies import Margin, uncertainty
 
 OWN = """
 from tests.experiments.runs.toy import {0}
@@ -88,7 +87,7 @@ def test_an_edited_strategy_gets_runs_of_its_own(tmp_path, own):
 def test_a_default_that_changes_gets_runs_of_its_own(tmp_path, monkeypatch):
     folder, *_ = done(tmp_path / "b", little.experiment(seeds=(0,)))
     later = partial(Margin, on="logits")
-    monkeypatch.setattr(strategies, "Margin", later)
+    monkeypatch.setattr(uncertainty, "Margin", later)
     now = little.experiment(seeds=(0,))
     (cell,) = folder.missing(plan(now).all)
     assert cell.settings.strategy.name == "margin"

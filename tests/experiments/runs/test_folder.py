@@ -10,7 +10,6 @@ import torch
 from filelock import FileLock
 from tests.experiments.runs import toy
 
-from fewlabels import strategies
 from fewlabels.errors import (
     DataChangedWarning,
     DataError,
@@ -25,7 +24,7 @@ from fewlabels.experiments.runs import RoundLine, RunFolder, execute
 from fewlabels.experiments.settings import Choice
 from fewlabels.pool import Answers, ArrayImages, Pool, Query, Round
 from fewlabels.report import write_report
-from fewlabels.strategies import Margin
+from fewlabels.strategies import Margin, uncertainty
 
 
 @pytest.fixture(scope="module")
@@ -329,7 +328,7 @@ def test_a_default_that_changed_is_not_gone_on_with(tmp_path, digits, monkeypatc
     margin = Choice(name="margin")
     toy.whole_run(tmp_path / "run", digits, strategy=margin, budget=15)
     later = partial(Margin, on="logits")
-    monkeypatch.setattr(strategies, "Margin", later)
+    monkeypatch.setattr(uncertainty, "Margin", later)
     told = r"strategy: on was 'probabilities' and is now 'logits'"
     with pytest.raises(SettingsChangedError, match=told):
         toy.whole_run(tmp_path / "run", digits, strategy=margin, budget=15)
