@@ -50,6 +50,10 @@ def views(person):
     yield "one image"
     person.press("Escape")
     person.press("Escape")
+    page.get_by_role("button", name="Map", exact=True).click()
+    person.waits_for(".map-legend li")
+    yield "map"
+    page.get_by_role("button", name="Grid", exact=True).click()
     person.press("Shift+S")
     person.waits_for("text=Labels to look at again")
     page.wait_for_load_state("networkidle")

@@ -1,6 +1,6 @@
 """All images: filters against a slow twin, and changes that are undone as a whole."""
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from itertools import product
 
 import numpy as np
@@ -45,6 +45,12 @@ def predictions(items):
     columns = {"classes": classes, "sure": sure}
     encoded = {k: b64encode(v.astype("<u2").tobytes()) for k, v in columns.items()}
     return {"by": "a model", "items": ordered_digest(items)} | encoded
+
+
+def layout(items):
+    """Return the message of a map: images on a diagonal."""
+    line = b64encode(np.linspace(0, 65_535, len(items)).astype("<u2").tobytes())
+    return {"items": ordered_digest(items), "x": line, "y": line}
 
 
 def asked_of(project, role):
@@ -255,6 +261,63 @@ def test_images_that_measure_show_no_prediction_before_they_are_labeled(
         assert found["total"] == is_shown
 
 
+def is_inside(x, y, corners):
+    """Return whether a ray from a point to the right crosses an odd number of edges."""
+    crossings = 0
+    for (x0, y0), (x1, y1) in zip(corners, corners[1:] + corners[:1], strict=True):
+        if (y0 > y) != (y1 > y) and x < (x1 - x0) * (y - y0) / (y1 - y0) + x0:
+            crossings += 1
+    return crossings % 2 == 1
+
+
+def test_a_part_of_the_map_is_a_filter(project, items):
+    table = ImageTable(overlap=1, name_of=str)
+    table.update(project.store)
+    wish = Filter(tab=uuid(), region=[0, 0, 1, 0, 1, 1])
+    with pytest.raises(UsageError, match="needs a map"):
+        table.select(wish, "ann")
+    table.lay_out(layout(items[::-1]))  # of other images
+    assert table.places is None
+    table.lay_out(layout(items))
+    draws = np.random.default_rng(0)
+    table.places = draws.random((2, len(items)), dtype=np.float32)
+    sizes = set()
+    for num in range(3, 12):
+        corners = draws.random((num, 2), dtype=np.float32)
+        wish = Filter(tab=uuid(), region=corners.ravel().tolist())
+        rows = table.select(wish, "ann").tolist()
+        points = enumerate(zip(*table.places, strict=True))
+        assert rows == [r for r, (x, y) in points if is_inside(x, y, corners.tolist())]
+        sizes.add(len(rows))
+    assert len(sizes) > 3
+    for region in ([0.5, 0.5, 1, 1], [0.1] * 7):
+        with pytest.raises(UsageError, match="three corners"):
+            table.select(Filter(tab=uuid(), region=region), "ann")
+
+
+def test_the_map_shows_no_prediction_of_images_that_measure(
+    project, browser, items, monkeypatch
+):
+    def answer(what):
+        return layout(items) if what == "layout" else predictions(items)
+
+    background = browser.guard.app.state.background
+    assert browser.post("/api/map").status_code == 503  # nothing is ready
+    monkeypatch.setattr(background, "ask", lambda _: {"reason": "There is no model."})
+    assert browser.post("/api/map").json() == {"reason": "There is no model."}
+    monkeypatch.setattr(background, "ask", answer)
+    found = browser.post("/api/browse", {"region": [0, 0, 0.5, 0, 0.5, 1, 0, 1]})
+    assert found.json()["total"] == len(items) // 2  # the map was made for it
+    browser.guard.app.state.browse._table.predict(predictions(items))
+    points = browser.post("/api/map", ANN).json()
+    asked = {entry.item for entry in project.store.rounds()[0].items}
+    for name in ("predicted", "sure"):
+        column = np.frombuffer(b64decode(points[name]), "<u2")
+        hidden = {i for i, value in zip(items, column, strict=True) if value == 65_535}
+        assert hidden == asked
+    assert points["total"] == len(items)
+
+
 # --------------------------------------------------------------------------- changes
 
 
@@ -431,6 +494,8 @@ def test_answers_of_others_stay_hidden_while_an_own_one_is_wanted(project, brows
         ("/api/browse", {"text": "x" * 201}),
         ("/api/browse", {"sure_from": 1.5}),
         ("/api/browse", {"since": -1}),
+        ("/api/map", {"region": [0.5] * 201}),
+        ("/api/map", {"region": [0, 0, 2, 2, 0, 1]}),
         ("/api/browse", {"label": "no such class"}),
         ("/api/browse", {"path": "/etc/passwd"}),
         ("/api/browse/names", {"count": MOST_REVISED + 1}),
@@ -453,7 +518,7 @@ def test_what_is_out_of_bounds_is_refused(browser, path, body):
 def test_nothing_is_listed_without_the_token(browser, project):
     stranger = Browser(project)
     stranger.client.cookies.clear()
-    for path in ("browse", "browse/names", "change", "history"):
+    for path in ("browse", "browse/names", "map", "change", "history"):
         answer = stranger.client.post(f"/api/{path}", json={}, headers=HEADERS)
         assert answer.status_code == 401
         bare = browser.client.post(f"/api/{path}", json={"tab": uuid()})

@@ -74,6 +74,7 @@ def test_an_earlier_label_is_found_by_its_file_and_changed_by_keyboard(tmp_path)
             person.press("Escape")
             changes_many(person, tmp_path)
             assert stored(tmp_path)[first] == right
+            draws_around_images_on_the_map(page, person)
             assert not person.errors
         finally:
             server.stop()
@@ -105,3 +106,26 @@ def changes_many(person, tmp_path):
     page.wait_for_selector("text=Taken back for")
     person.is_saved()
     assert stored(tmp_path) == before
+
+
+def draws_around_images_on_the_map(page, person):
+    """Draw around the left half of the map, and around nothing but a point."""
+    page.click("text=Clear filters")
+    person.until(f"{COUNT}.startsWith('300 images')")
+    page.get_by_role("button", name="Map", exact=True).click()
+    person.waits_for(".map-legend li")
+    box = page.locator(".map-canvas").bounding_box()
+    left, top = box["x"] + 2, box["y"] + 2
+    middle, bottom = left + box["width"] / 2, top + box["height"] - 6
+    page.get_by_role("button", name="Draw around images").click()
+    page.mouse.move(left, top)
+    page.mouse.down()
+    for x, y in ((middle, top), (middle, bottom), (left, bottom)):
+        page.mouse.move(x, y, steps=5)
+    page.mouse.up()
+    person.until("location.hash.startsWith('#browse?region=')")
+    person.until(f"{COUNT}.includes('of 300 images')")
+    num_inside = int(page.text_content(".browse-count b").split()[0])
+    assert 30 < num_inside < 270
+    page.get_by_role("button", name="Leave this part of the map").click()
+    person.until(f"{COUNT}.startsWith('300 images')")

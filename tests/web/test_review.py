@@ -1,6 +1,7 @@
 """Many images at a glance: guesses, confirmed labels, and what they must not touch."""
 
 import shutil
+from base64 import b64decode
 from itertools import count
 
 import numpy as np
@@ -13,6 +14,7 @@ from fewlabels.errors import StoreError, UnknownNameError, UsageError
 from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project, snapshot
 from fewlabels.web import guesses, session
+from fewlabels.web.pictures import ordered_digest
 
 HEAD = Choice(name="frozen-linear", options={"encoder": "pixels"})
 
@@ -461,3 +463,33 @@ def test_confirmed_images_come_back_unmarked_and_show_how_often_people_slip(
     assert browser.act("undo", annotator="ann", target=last).status_code == 200
     told = browser.get("/api/results").json()["repeats"]
     assert (told["num_slips"], told["num_repeats"]) == (0, 1)
+
+
+def test_without_features_there_is_no_map(project, monkeypatch):
+    monkeypatch.setattr(guesses, "_head", lambda _: None)
+    monkeypatch.setattr(guesses, "_over_pixels", lambda _: None)
+    found = guesses.layout(str(project.folder), allow_code=False)
+    assert found == {"reason": guesses.NO_FEATURES}
+
+
+def test_predictions_and_places_of_all_images_are_sent_as_columns(project):
+    folder = str(project.folder)
+    columns = guesses.predictions(folder, allow_code=False)
+    places = guesses.layout(folder, allow_code=False)
+    items = [item.id for item in project.store.items()]
+    assert columns["items"] == places["items"] == ordered_digest(items)
+    parts = [*(columns[key] for key in ("classes", "sure")), *map(places.get, "xy")]
+    classes, sure, x, y = (np.frombuffer(b64decode(p), "<u2") for p in parts)
+    assert len(classes) == len(sure) == len(x) == len(y) == len(items)
+    assert (x.min(), x.max()) == (y.min(), y.max()) == (0, 65_535)
+    right = [
+        CLASSES[number] == truth(i) for number, i in zip(classes, items, strict=True)
+    ]
+    assert np.mean(right) > 0.9
+    middle = [x[classes == number].mean() for number in (0, 1)]
+    assert abs(middle[0] - middle[1]) > 20_000  # light on the left, light on the right
+    for verdict in project.store.verdicts():
+        project.undo(annotator="ann", target=verdict.uuid)
+    guesses._last.clear()
+    assert guesses.predictions(folder, allow_code=False) == {"by": None}
+    assert guesses.layout(folder, allow_code=False) == places  # it needs no labels

@@ -7,7 +7,7 @@ whatever the number of images. Predictions come from the process that guesses.
 Shapes: N images, K answers in force about an image, at most.
 """
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -77,6 +77,8 @@ class ImageTable:
     people: dict[str, int] = field(default_factory=dict)
     by: str | None = None
     """Name of the model that predicts."""
+    places: NDArray[np.float32] | None = None
+    """Places on the map from 0 to 1, shape (2, N); None: they are not known."""
 
     def __post_init__(self) -> None:
         """Begin without images."""
@@ -88,7 +90,7 @@ class ImageTable:
 
     def _resize(self) -> None:
         """Make empty columns."""
-        size = len(self.ids)
+        size, self.places = len(self.ids), None
         self.label = np.full(size, _NOWHERE, np.int32)
         self.status = np.zeros(size, np.int8)
         self.measures = np.zeros(size, np.bool_)
@@ -123,7 +125,7 @@ class ImageTable:
                     if item in by_item:
                         self._verdicts[item] = by_item[item]
             if is_new:
-                items = [(item.id, item.path) for item in moment.items()]
+                items = moment.paths()
                 self.ids = [name for name, _ in items]
                 self.paths = [path.casefold() for _, path in items]
                 self.names = [self.name_of(item) for item in self.ids]
@@ -192,6 +194,13 @@ class ImageTable:
             self.predicted[:], self.sure[:] = numbers, shares / np.float32(65_535)
         self.version += 1
 
+    def lay_out(self, layout: Facts) -> None:
+        """Take over places on the map, unless they are for other images."""
+        if layout["items"] == ordered_digest(self.ids):
+            numbers = [np.frombuffer(b64decode(layout[name]), "<u2") for name in "xy"]
+            self.places = np.stack(numbers).astype(np.float32) / np.float32(65_535)
+            self.version += 1
+
     # ----------------------------------------------------------------------- filtering
 
     def select(self, wish: Filter, who: str) -> NDArray[np.int64]:
@@ -220,6 +229,8 @@ class ImageTable:
             kept[[row for row in places.tolist() if text not in self.paths[row]]] = (
                 False
             )
+        if wish.region:
+            kept &= self._inside(wish.region)
         rows = np.flatnonzero(kept)
         if wish.order == "newest":
             return rows[np.argsort(-self.time[:, rows].max(axis=0), kind="stable")]
@@ -241,6 +252,33 @@ class ImageTable:
         if wish.until is not None:
             meets &= (self.time < wish.until) & (self.person >= 0)
         return np.asarray(meets.any(axis=0))
+
+    def _inside(self, region: Sequence[float]) -> Mask:
+        """Return which images lie in a part of the map, by the even-odd rule."""
+        if self.places is None or len(region) < 6 or len(region) % 2:
+            raise UsageError("A part of the map needs a map, and three corners.")
+        x, y = self.places
+        corners = np.asarray(region, np.float32).reshape(-1, 2)
+        is_inside = np.zeros(len(self.ids), np.bool_)
+        for (x0, y0), (x1, y1) in zip(corners, np.roll(corners, 1, 0), strict=True):
+            if y0 != y1:
+                crosses = (y0 > y) != (y1 > y)
+                is_inside ^= crosses & (x < (x1 - x0) * (y - y0) / (y1 - y0) + x0)
+        return is_inside
+
+    def points(self, rows: NDArray[np.int64], who: str) -> Facts:
+        """Return what the map shows of some images, as numbers of 16 bits."""
+        assert self.places is not None
+        has_answered = (self.person == self.people.get(who, -2)).any(axis=0)
+        shows = (self.predicted >= 0) & (~self.hides | has_answered)
+        predicted = np.where(shows, self.predicted, _NOWHERE)
+        sure = np.where(shows, np.rint(self.sure * 65_534), _NOWHERE)
+        x, y = np.rint(self.places * 65_535)
+        columns = {"x": x, "y": y, "label": self.label, "predicted": predicted}
+        return {
+            name: b64encode(column[rows].astype(np.int64).astype("<u2")).decode()
+            for name, column in (columns | {"sure": sure}).items()
+        }
 
     def _number(self, name: str) -> int:
         number_of = {entry.name: entry.number for entry in self.classes}
@@ -289,6 +327,8 @@ class Browse:
 
     def page(self, wish: Filter) -> Facts:
         """Return a page of the images that meet a filter, and how many do."""
+        if wish.region:
+            self._lay_out()
         who = annotator_name(wish.annotator)
         with self._lock:
             table, rows = self._select(wish, who)
@@ -302,8 +342,35 @@ class Browse:
             facts |= {"people": sorted(table.people), "is_pending": self._is_reading}
         return {**facts, "tiles": self._session.tiles(entries)}
 
+    def map(self, wish: Filter) -> Facts:
+        """Return where the images that meet a filter lie on the map."""
+        who, reason = annotator_name(wish.annotator), self._lay_out()
+        if reason:
+            return {"reason": reason}
+        with self._lock:
+            table, rows = self._select(wish, who)
+            if table.places is None:  # images have come meanwhile
+                return {"reason": "The images are still being looked at."}
+            names = [entry.name for entry in table.classes]
+            facts: Facts = {"total": len(rows), "classes": names, "reason": None}
+            return facts | table.points(rows, who)
+
+    def _lay_out(self) -> str | None:
+        """Have places on the map, or return why there are none."""
+        with self._lock:
+            table = self._updated()
+            if table.places is not None:
+                return None
+        layout: Facts = self._background.ask("layout")
+        if "reason" not in layout:
+            with self._lock:
+                table.lay_out(layout)
+        return layout.get("reason")
+
     def names(self, wish: Listing) -> Facts:
         """Return the names of images that meet a filter, and how many do."""
+        if wish.region:
+            self._lay_out()
         with self._lock:
             table, rows = self._select(wish, annotator_name(wish.annotator))
             part = rows[wish.offset : wish.offset + wish.count].tolist()
@@ -373,7 +440,7 @@ class Browse:
         """Return the rows of a filter, which several pages share."""
         table = self._updated()
         conditions = wish.model_dump(exclude={"tab", "annotator", "offset", "count"})
-        key = (table.version, who, *conditions.values())
+        key = (table.version, who, str(conditions))
         if key not in self._results:
             while len(self._results) >= _MOST_KEPT:
                 del self._results[next(iter(self._results))]
@@ -436,5 +503,6 @@ def add_browse(app: FastAPI, session: Session, background: Background) -> None:
     browse = app.state.browse = Browse(session, background)
     app.post("/api/browse")(browse.page)
     app.post("/api/browse/names")(browse.names)
+    app.post("/api/map")(browse.map)
     app.post("/api/change")(browse.change)
     app.post("/api/history")(browse.history)

@@ -24,6 +24,7 @@ from fewlabels.experiments.evaluation.label_errors import (
     stratified_folds,
 )
 from fewlabels.gram.nodes import directions
+from fewlabels.gram.principal import principal_basis
 from fewlabels.pool import UNKNOWN, Pool, read_rows
 from fewlabels.projects import Project
 from fewlabels.projects.folder import NUM_TO_TELL_APART
@@ -260,15 +261,49 @@ def predictions(project: Project) -> Facts:
     if guess is None:
         return {"by": None}
     sure = np.rint(guess.shares.max(axis=1) * 65_535)
-    columns = {"classes": guess.classes, "sure": sure}
     return {
         "by": guess.by,
         "items": ordered_digest(item.id for item in guess.snapshot.items),
-        **{
-            name: b64encode(column.astype("<u2").tobytes()).decode()
-            for name, column in columns.items()
-        },
+        "classes": _encoded(guess.classes),
+        "sure": _encoded(sure),
     }
+
+
+@project_job
+def layout(project: Project) -> Facts:
+    """Return a place in the plane for each image: like ones are near each other.
+
+    Returns:
+        ``x`` and ``y``: numbers of 16 bits in base 64, as of :func:`predictions`: the
+        two main components of the features. ``reason``: why there are none.
+    """
+    guess = _guess(project)
+    if guess is not None:
+        snapshot, pool, head = guess.snapshot, guess.pool, guess.head
+    else:  # before there are labels of two classes
+        snapshot = project.snapshot()
+        pool = snapshot.pool(project.images(snapshot))
+        head = _head(project) or _over_pixels(project)
+    if head is None:
+        return {"reason": NO_FEATURES}
+    rows, everything = head.inputs.of(pool, None).rows, len(pool)
+    sample = np.unique(np.linspace(0, everything - 1, _SAMPLE).astype(np.int64))
+    center = read_rows(rows, sample).mean(dim=0)
+    basis = principal_basis(directions(read_rows(rows, sample), center).numpy(), 2)
+    blocks = np.array_split(np.arange(everything), -(-everything // _SAMPLE))
+    parts = [directions(read_rows(rows, b), center).numpy() @ basis for b in blocks]
+    places = np.zeros((everything, 2), np.float32)
+    places[:, : basis.shape[1]] = np.concatenate(parts)
+    low, high = places.min(axis=0), places.max(axis=0)
+    numbers = np.rint((places - low) / np.maximum(high - low, 1e-12) * 65_535)
+    return {
+        "items": ordered_digest(item.id for item in snapshot.items),
+        **{name: _encoded(numbers[:, axis]) for axis, name in enumerate("xy")},
+    }
+
+
+def _encoded(column: NDArray[Any]) -> str:
+    return b64encode(column.astype("<u2").tobytes()).decode()
 
 
 def num_at_once(num_labels: int) -> int:

@@ -29,6 +29,8 @@ MOST_CLASSES = 2_000
 """Classes whose order, keys and colors are kept."""
 MOST_PASSED = 5_000
 """Images that it leaves out because they were seen."""
+MOST_CORNERS = 100
+"""Corners of a part of the map."""
 MOST_REVISED = 2_000
 """Images whose answers change at once."""
 
@@ -175,6 +177,10 @@ class Filter(_Message):
     person and times."""
     text: str = Field(default="", max_length=200)
     """Part of the name of the file."""
+    region: list[Annotated[float, Field(ge=0, le=1)]] = Field(
+        default=[], max_length=MOST_CORNERS * 2
+    )
+    """Corners of a part of the map: x and y of the first, x and y of the next."""
     order: Literal["name", "newest", "doubt"] = "name"
     offset: int = Field(default=0, ge=0, le=100_000_000)
     count: int = Field(default=100, ge=0, le=MOST_TILES)

@@ -102,6 +102,13 @@ class Items(Database):
                 del columns["state"]
                 yield Item(group=columns.pop("duplicates"), **columns)
 
+    def paths(self) -> list[tuple[str, str]]:
+        """Return id and path of all items whose file is there, by path."""
+        query = sa.select(ITEMS.c.id, ITEMS.c.path).where(ITEMS.c.state == PRESENT)
+        with self.read_connection() as connection:
+            rows = connection.execute(query.order_by(ITEMS.c.path, ITEMS.c.id))
+            return [(row.id, row.path) for row in rows]
+
     @property
     def items_checksum(self) -> str:
         """A checksum over all items, which changes with any of them."""

@@ -3,7 +3,9 @@
 import { post } from "./api.js";
 import { byId, fill, h, speak, toast } from "./dom.js";
 import { meant } from "./keys.js";
+import { PointMap } from "./map.js";
 import { picture } from "./pictures.js";
+import { progressOf } from "./waiting.js";
 
 const BLOCK = 120; // images in a request
 const MOST_BLOCKS = 60;
@@ -43,8 +45,12 @@ export class BrowseView {
     this.empty = h("p", { class: "browse-empty quiet wrap", hidden: true });
     this.facts = h("div", { class: "browse-content" });
     this.one = h("dialog", { class: "browse-one", "aria-label": "One image", onclose: () => this.#close() }, this.facts);
-    this.head.append(this.count, this.actions);
-    fill(byId("view-browse"), this.form, this.head, this.empty, this.grid, this.one);
+    this.map = new PointMap({ onRegion: (region) => this.#enclose(region), onPoint: (place) => this.#openPoint(place) });
+    this.map.box.hidden = true;
+    this.tools = h("div", { class: "browse-actions", role: "group", "aria-label": "Map" });
+    this.head.append(this.count, this.actions, this.tools);
+    fill(byId("view-browse"), this.form, this.head, this.empty, this.grid, this.map.box, this.one);
+    this.#drawTools();
     new ResizeObserver(() => this.#layOut()).observe(this.grid);
   }
 
@@ -121,7 +127,8 @@ export class BrowseView {
     if (label.startsWith(":")) filter.answer = label.slice(1);
     else if (label) filter.label = label.slice(1);
     if (filter.order === "name") delete filter.order;
-    this.show(filter);
+    const { region, view } = this.filter;
+    this.show({ ...filter, region, view });
   }
 
   /** Show the images of a filter, and put it into the address. */
@@ -137,8 +144,9 @@ export class BrowseView {
 
   /** The filter, as the server takes it. */
   get wish() {
-    const { name, from, to, since, until, ...same } = this.filter;
+    const { name, from, to, since, until, region, view, ...same } = this.filter;
     const wish = { ...this.page.signature, ...same };
+    if (region) wish.region = region.split(",").map(Number);
     const share = (text) => Math.min(1, Math.max(0, Number(text) / 100));
     const day = (text) => Math.max(0, new Date(`${text}T00:00`).getTime() / 1000);
     if (name) wish.text = name;
@@ -152,7 +160,7 @@ export class BrowseView {
   enter(part = "") {
     if (!this.page.state) return (this.wanted = part);
     this.wanted = null;
-    const known = new Set(["answer", "label", "predicted", ...Object.keys(this.fields)]);
+    const known = new Set(["answer", "region", "view", ...Object.keys(this.fields)]);
     const filter = Object.fromEntries([...new URLSearchParams(part)].filter(([name]) => known.has(name)));
     if (part.startsWith("?") || !this.isShown) this.show(filter);
     else {
@@ -172,6 +180,7 @@ export class BrowseView {
       this.#drawForm();
       this.#drawActions();
     }
+    if (this.isMap && this.waitsForMap) this.#loadMap();
     if (this.sequence !== undefined && state.sequence > this.sequence && !this.isStale) {
       this.isStale = true;
       this.#drawCount();
@@ -189,6 +198,70 @@ export class BrowseView {
     this.refresh();
   }
 
+  // -------------------------------------------------------------------------------- map
+
+  get isMap() {
+    return this.filter.view === "map";
+  }
+
+  #drawTools() {
+    const button = (text, isPressed, act, title) => h("button", { type: "button", class: "button", "aria-pressed": String(isPressed), onclick: act, title }, text);
+    const turn = (view) => () => this.show({ ...this.filter, view });
+    const colors = { label: "Label", predicted: "Prediction", sure: "Confidence" };
+    const choose = h("select", { "aria-label": "Color", onkeydown: (event) => event.stopPropagation(), onchange: (event) => this.map.paint(event.target.value) }, ...Object.entries(colors).map(([name, text]) => option(name, `Color: ${text}`, name === this.map.color)));
+    const lasso = () => {
+      this.map.isLasso = !this.map.isLasso;
+      this.#drawTools();
+    };
+    const whole = () => this.show({ ...this.filter, region: "" });
+    fill(
+      this.tools,
+      this.filter.region ? button("Leave this part of the map", false, whole, "Show images of the whole map again") : null,
+      ...(this.isMap ? [choose, button("Draw around images", !!this.map.isLasso, lasso, "Draw around images to see them in the grid; Shift and the pointer do the same"), button("Whole map", false, () => this.map.reset())] : []),
+      h("div", { class: "orders" }, button("Grid", !this.isMap, turn("")), button("Map", this.isMap, turn("map"), "Images as points, like ones near each other")),
+    );
+  }
+
+  async #loadMap() {
+    const turn = this.turn;
+    const { features } = this.page.state.jobs;
+    this.waitsForMap = features.status !== "done";
+    if (this.waitsForMap) {
+      const far = features.status === "running" ? progressOf(features, "This is being prepared") : (features.error ?? "It was stopped");
+      this.count.textContent = `The map can be drawn when the program has looked at all images. ${far}.`;
+      return;
+    }
+    this.count.textContent = "Working out the map …";
+    let answer;
+    try {
+      answer = await post("/api/map", this.wish, { seconds: 65 });
+    } catch (error) {
+      answer = { reason: error.message };
+    }
+    if (turn !== this.turn) return;
+    if (answer.reason) {
+      this.count.textContent = `There is no map yet. ${answer.reason}`;
+      return;
+    }
+    this.total = answer.total;
+    this.map.show(answer);
+    fill(this.count, h("b", {}, images(answer.total)), " Images that the model finds alike are near each other. Click a point to see its image.");
+    this.map.box.dataset.turn = turn;
+  }
+
+  /** Show the images that a line was drawn around. */
+  #enclose(region) {
+    this.map.isLasso = false;
+    this.show({ ...this.filter, region: region.join(","), view: "" });
+    this.grid.focus();
+  }
+
+  async #openPoint(place) {
+    this.at = place;
+    if (!this.tileAt(place)) await this.#fetch(Math.floor(place / BLOCK));
+    this.open(place);
+  }
+
   /** Read anew what is shown. */
   async refresh() {
     this.turn += 1;
@@ -197,6 +270,10 @@ export class BrowseView {
     this.sequence = this.page.state?.sequence;
     const before = this.blocks;
     this.blocks = new Map();
+    this.map.box.hidden = !this.isMap;
+    this.grid.hidden = this.actions.hidden = this.isMap;
+    this.#drawTools();
+    if (this.isMap) return this.#loadMap();
     const wanted = this.#visibleBlocks();
     await this.#fetch(wanted[0] ?? 0, before);
     this.#ask();
@@ -319,9 +396,9 @@ export class BrowseView {
       }
       for (const cell of row.children) this.#drawCell(cell);
     }
-    this.empty.hidden = this.total > 0 || !this.grid.dataset.turn;
+    this.empty.hidden = this.isMap || this.total > 0 || !this.grid.dataset.turn;
     if (!this.empty.hidden) this.empty.textContent = "No image meets these filters.";
-    this.grid.hidden = !this.empty.hidden;
+    this.grid.hidden = this.isMap || !this.empty.hidden;
     if (this.total) this.grid.setAttribute("aria-activedescendant", `image-${this.at}`);
     else this.grid.removeAttribute("aria-activedescendant");
   }
@@ -486,7 +563,7 @@ export class BrowseView {
 
   #close() {
     document.body.append(byId("toasts"));
-    this.grid.focus();
+    (this.isMap ? this.map.canvas : this.grid).focus();
   }
 
   async step(by) {
@@ -554,6 +631,7 @@ export class BrowseView {
   press(event) {
     const isOpen = this.one.open;
     if (event.target instanceof HTMLButtonElement && event.key === " ") return;
+    if (this.isMap && !isOpen && (this.map.press(event) || event.key !== "/")) return;
     const place = meant(event, this.page.views.label.keys);
     const rows = Math.max(1, Math.floor(this.grid.clientHeight / this.height) - 1);
     const steps = isOpen ? { ArrowLeft: -1, ArrowRight: 1 } : { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.columns, ArrowDown: this.columns, PageUp: -rows * this.columns, PageDown: rows * this.columns, Home: -this.at, End: this.total - 1 - this.at };
@@ -576,7 +654,7 @@ export class BrowseView {
   // ---------------------------------------------------------------------------- drawing
 
   #drawCount() {
-    if (this.numImages === undefined) return;
+    if (this.numImages === undefined || this.isMap) return;
     const words = this.total === this.numImages ? images(this.total) : `${number(this.total)} of ${images(this.numImages)}`;
     const more = this.by ? "" : " There are no predictions yet.";
     const refresh = this.isStale ? h("button", { type: "button", class: "link", onclick: () => this.refresh() }, "Labels have changed: refresh") : null;
