@@ -45,7 +45,8 @@ LISTEN = """() => {
   window.told = null;
   new EventSource("/api/events").onmessage = (event) => {
     window.told = JSON.parse(event.data);
-    if (window.told.jobs.guesses.result?.counts?.length) window.guessed ??= Date.now();
+    const counts = window.told.jobs.guesses.result?.counts ?? {};
+    if (Object.keys(counts).length) window.guessed ??= Date.now();
   };
 }"""
 
@@ -152,7 +153,7 @@ def at_random(
     pool = snapshot.pool(project.images(snapshot))
     pool = replace(pool, candidates=pool.candidates[:0])
     known = torch.tensor([truth[item.path] for item in snapshot.items])
-    files = tuple(image_file(one, held) for one in scan(held).files)
+    files = tuple(image_file(file, held) for file in scan(held).files)
     channels, height, width = project.settings.shape
     images = FileImages(files, (channels, height, width))
     right = torch.tensor([held_truth[file.name] for file in files])

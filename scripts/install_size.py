@@ -71,8 +71,8 @@ def _extra(python: Path, wheel: Path, name: str, folder: Path) -> dict[str, floa
     wanted = f"{wheel}[{name}]"
     _pip(python, "install", "--dry-run", "--report", str(report), wanted)
     chosen = [entry["metadata"] for entry in json.loads(report.read_text())["install"]]
-    added = [f"{one['name']}=={one['version']}" for one in chosen]
-    added = [one for one in added if not one.startswith("fewlabels==")]
+    added = [f"{item['name']}=={item['version']}" for item in chosen]
+    added = [name for name in added if not name.startswith("fewlabels==")]
     _pip(python, "install", "--no-deps", "--target", str(folder), *added)
     return {"megabytes": _megabytes(folder), "packages": len(added)}
 

@@ -111,7 +111,7 @@ def act(store, random):
 @pytest.mark.parametrize("overlap", [1, 2])
 @pytest.mark.parametrize("most_listed", [0, 1000])
 def test_a_tally_is_what_a_snapshot_counts(place, overlap, most_listed, monkeypatch):
-    monkeypatch.setattr("fewlabels.projects.snapshot._MOST_LISTED", most_listed)
+    monkeypatch.setattr("fewlabels.projects.store.store._MOST_LISTED", most_listed)
     random = np.random.default_rng(overlap)
     with Store.open(place) as store, Store.open(place) as other:
         store.add_classes(["cat", "dog", "fox"], annotator="owner")

@@ -30,7 +30,7 @@ class Revision:
 
 @dataclass(frozen=True)
 class Revised:
-    """What a change of many answers came to."""
+    """The outcome of a change of many answers."""
 
     items: tuple[str, ...]
     """Images that have changed."""

@@ -1,7 +1,7 @@
 """A project at one moment: its images, their labels, and what may be asked."""
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 REPEATED_ONE_IN = 20
 """Of so many confirmed images one is labeled once more, to see how many are slips."""
 _MOST_CONFIRMED = 2  # times the median number of labels of a class
-
-
-_MOST_LISTED = 1_000  # items whose verdicts are read by id; for more, all are read
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -309,16 +306,12 @@ class Tally:
             checksum = moment.items_checksum
             self.classes = moment.classes()
             num_people = self._num_people
-            if changed:
-                few = sorted(changed) if len(changed) <= _MOST_LISTED else None
-                by_item: dict[str, list[Annotation]] = defaultdict(list)
-                for verdict in moment.verdicts(with_missing=True, items=few):
-                    by_item[verdict.item].append(verdict)
-                for item in changed:
-                    self._count(self._verdicts.pop(item, []), -1)
-                    if item in by_item:
-                        self._verdicts[item] = by_item[item]
-                        self._count(by_item[item], 1)
+            now = moment.changed_verdicts(changed)
+            for item in changed:
+                self._count(self._verdicts.pop(item, []), -1)
+                if item in now:
+                    self._verdicts[item] = now[item]
+                    self._count(now[item], 1)
             for asked in added:
                 ranks = enumerate(member.item for member in asked.items)
                 self.places |= {item: (asked.step, rank) for rank, item in ranks}

@@ -33,7 +33,6 @@ from fewlabels.projects.store import (
 from fewlabels.projects.store.records import LABELS, Annotation
 from fewlabels.web.background import Background
 from fewlabels.web.messages import (
-    MOST_REVISED,
     Change,
     Facts,
     Filter,
@@ -48,9 +47,6 @@ SOURCES = ("asked", "confirmed", "corrected", "imported")
 MOST_EVENTS = 200
 """Events in the history of an image that are shown."""
 
-_MOST_LISTED = (
-    MOST_REVISED  # items whose verdicts are read by id; for more, all are read
-)
 _MOST_KEPT = 8  # results of filters
 _PAUSE = 2.0  # seconds between two readings of all predictions
 _NOWHERE = -1
@@ -115,15 +111,10 @@ class ImageTable:
                 return
             self.version += 1
             self.classes = moment.classes()
-            if changed:
-                few = sorted(changed) if len(changed) <= _MOST_LISTED else None
-                by_item: dict[str, list[Annotation]] = defaultdict(list)
-                for verdict in moment.verdicts(with_missing=True, items=few):
-                    by_item[verdict.item].append(verdict)
-                for item in changed:
-                    self._verdicts.pop(item, None)
-                    if item in by_item:
-                        self._verdicts[item] = by_item[item]
+            now = moment.changed_verdicts(changed)
+            for item in changed:
+                self._verdicts.pop(item, None)
+            self._verdicts |= now
             if is_new:
                 items = moment.paths()
                 self.ids = [name for name, _ in items]

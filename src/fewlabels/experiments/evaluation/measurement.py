@@ -426,7 +426,7 @@ def learning_curve(
 def expected_gain(changes: Sequence[Change], num_more: int) -> Gain:
     """Return the expected gain of ``num_more`` labels after the last round.
 
-    Some dozens of checks tell little about the gain of a round, so it is told from the
+    A few dozen checks say little about the gain of a round, so it is estimated from the
     predictions that changed. They are taken to be as many for each doubling of the
     labels as in the last rounds, and a fixed share of them to be gained; the shares
     (:data:`GAINED`) were found in simulated projects, and ``benchmarks/stopping.py``

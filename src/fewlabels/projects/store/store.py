@@ -12,7 +12,8 @@ person never undo the same event twice.
 """
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
@@ -31,6 +32,7 @@ from fewlabels.projects.store.records import LABELS, Event, Kind, StoredEvent
 from fewlabels.projects.store.schema import CLASSES, EVENTS, ITEMS, renew_checksums
 
 _MANY = 500
+_MOST_LISTED = 2_000  # items whose verdicts are read by id; for more, all are read
 _FIELDS = tuple(field.name for field in fields(Event))
 _CANCELED = EVENTS.alias()
 _WITH_TARGETS = sa.select(EVENTS, _CANCELED.c.uuid.label("target_uuid")).select_from(
@@ -267,6 +269,20 @@ class Store(Items, Leases):
             rows = connection.execute(query.where(EVENTS.c.sequence > after)).all()
         last = max((row.sequence for row in rows), default=after)
         return last, {row.item for row in rows} - {None}
+
+    def changed_verdicts(
+        self, changed: Set[str]
+    ) -> dict[str, list[records.Annotation]]:
+        """Return the current verdicts on items that changed, by item.
+
+        Of many items all verdicts are read, which is quicker than a long list of ids.
+        """
+        few = sorted(changed) if len(changed) <= _MOST_LISTED else None
+        by_item: dict[str, list[records.Annotation]] = defaultdict(list)
+        for verdict in self.verdicts(with_missing=True, items=few) if changed else ():
+            if verdict.item in changed:
+                by_item[verdict.item].append(verdict)
+        return by_item
 
     @property
     def identity(self) -> str | None:

@@ -69,11 +69,13 @@ export class ReviewView {
     this.grid.focus();
   }
 
-  /** Show what the address names, once the classes are known. */
+  /** Show what the address names, once the classes are known; else a class that has images. */
   #open() {
     const { state } = this.page;
     if (!state) return;
-    const place = state.classes.findIndex((entry) => entry.name === this.wanted);
+    const counts = state.jobs.guesses?.result?.counts ?? {};
+    const isEmpty = !this.wanted && counts[this.name] === 0;
+    const place = state.classes.findIndex((entry) => (isEmpty ? counts[entry.name] > 0 : entry.name === this.wanted));
     if (place >= 0 && (place !== this.place || this.like)) Object.assign(this, { place, like: null });
     this.wanted = null;
     if (!this.like) this.page.setAddress(this.name);
