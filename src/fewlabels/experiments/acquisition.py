@@ -30,8 +30,6 @@ EVALUATIONS_FILE = "evaluations.jsonl"
 Timer = Callable[[str], AbstractContextManager[Any]]
 """Makes a context for a piece of work: "train", "query", or "measure" in a training."""
 
-_HELD_OUT_SHARE = 0.2
-
 
 @dataclass(frozen=True, kw_only=True)
 class Seeds:
@@ -305,7 +303,7 @@ def run(
         budget: Labels at the end.
         seed: Seed of the whole run.
         initial_models: With k > 1, k starting sets are trained on, and the one of
-            median accuracy on held-out images is kept (NPC paper, Sec. 5.1: k = 5).
+            median accuracy on the rest of the pool is kept (NPC paper, Sec. 5.1).
         workspace: A folder where trainers keep their work, so that it can resume.
 
     Returns:
@@ -392,9 +390,9 @@ def starting_answers(
     """Return the labels that a run begins with: random, spread evenly over the classes.
 
     With several models, each is trained on a starting set of its own, and the set of
-    the median accuracy on held-out images of the pool is kept. The test split decides
-    nothing. All are trained with the stream of the first round, so in a workspace the
-    training of the set that was kept is that of the first round.
+    the median accuracy on all images that are in none of the sets is kept. The test
+    split decides nothing. All are trained with the stream of the first round, so in a
+    workspace the training of the set that was kept is that of the first round.
 
     Args:
         pool: The pool with its known labels.
@@ -418,9 +416,7 @@ def starting_answers(
         return sets[0]
     taken = torch.cat([answers.indices for answers in sets])
     free = pool.labeled[~torch.isin(pool.labeled, taken)]
-    order = torch.randperm(len(free), generator=stream(seeds.start, "held-out"))
-    chosen = free[order[: max(1, int(_HELD_OUT_SHARE * len(free)))]]
-    held_out = Split(ChosenImages(pool.images, chosen), pool.labels[chosen])
+    held_out = Split(ChosenImages(pool.images, free), pool.labels[free])
     scores = []
     for trial, answers in enumerate(sets):
         with progress.part(f"start-{trial}"):

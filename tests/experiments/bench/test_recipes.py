@@ -25,7 +25,12 @@ from fewlabels.training.supervised import Supervised
 
 PAGE = Path(__file__).parents[3] / "docs" / "experiments.md"
 PAPER = [name for name in recipes.names() if recipe(name).scale == "paper"]
-CPU = [name for name in recipes.names() if recipe(name).scale == "cpu"]
+PROTOCOL = [
+    f"table{number}_{data}"
+    for number in (1, 3)
+    for data in ("digits", "mnist", "fashion_mnist")
+]
+CPU = [n for n in recipes.names() if recipe(n).scale == "cpu" and n not in PROTOCOL]
 EVERYTHING = [twin for name in recipes.names() for twin in (name, f"{name}_supervised")]
 ALWAYS = {"random", "margin", "coreset", "badge", "typiclust", "maxdet"}
 
@@ -250,7 +255,7 @@ def test_the_overlap_is_measured_where_the_figure_measures_it():
     assert {300, 500, 700} < set(asked)
 
 
-@pytest.mark.parametrize("name", sorted({*CPU} - {"cifar100_iou"}))
+@pytest.mark.parametrize("name", sorted({*CPU, *PROTOCOL} - {"cifar100_iou"}))
 def test_seeds_are_paired_and_enough_for_a_claim(name):
     experiment = recipe(name)
     assert len(experiment.seeds) == 10
@@ -303,6 +308,30 @@ def test_long_tails_fall_by_one_factor_and_are_not_pulled_even(name):
     even = only(recipe(name.removesuffix("_imbalanced")))
     changed = {"data": settings.data, "trainer": settings.trainer}
     assert even.model_copy(update=changed) == settings
+
+
+@pytest.mark.parametrize("name", PROTOCOL[:3])
+def test_the_protocol_of_table_1_on_smaller_images(name):
+    own, paper = only(recipe(name)), only(recipe("table1_cifar10"))
+    changes = {"data": own.data, "trainer": own.trainer}
+    assert paper.model_copy(update=changes) == own
+    assert own.trainer.name == paper.trainer.name
+    assert own.trainer.options["masking"] == paper.trainer.options["masking"]
+    strategies = recipe("table1_cifar10").strategies
+    assert recipe(name).strategies[: len(strategies)] == strategies
+    assert recipe(name).published == (TABLE_1,)
+    assert "overlap" in recipe(name).figures
+
+
+@pytest.mark.parametrize("name", PROTOCOL[3:])
+def test_the_protocol_of_table_3_on_smaller_images(name):
+    papers = [recipe("table3_zero_shot"), recipe("table3_single_shot")]
+    conditions = [c for paper in papers for c in paper.conditions]
+    for own, condition in zip(recipe(name).conditions, conditions, strict=True):
+        changes = {"data": own.settings.data, "trainer": own.settings.trainer}
+        assert condition.settings.model_copy(update=changes) == own.settings
+        assert own.is_other_reading == condition.is_other_reading
+    assert all(s in recipe(name).strategies for s in papers[0].strategies)
 
 
 SIZES = {
