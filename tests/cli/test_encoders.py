@@ -28,7 +28,6 @@ def test_what_is_here_is_known_without_loading_it(tmp_path):
     assert heavy == ["huggingface_hub"]
     assert "efficientnet-lite0" in out
     assert "apache-2.0" in out
-    assert "self-supervised: learns from your images first" in out
     assert "  hf-hub:ORG/REPO[@REVISION]" in out
 
 

@@ -49,19 +49,12 @@ def test_images_that_are_not_indexed_yet_count_for_the_training(tmp_path, monkey
         assert project.settings.trainer.name == "frozen-linear"
 
 
-def test_small_images_of_an_encoder_without_a_size_keep_theirs(tmp_path):
-    with begin(tmp_path, trainer=None, encoder="self-supervised") as project:
-        assert "encoder_options" not in project.settings.trainer.options
-
-
 @pytest.mark.parametrize(
     ("chosen", "side"),
     [
         ({"encoder": OWN_ENCODER}, 160),
         ({"encoder": OWN_ENCODER, "quality": "fast"}, 96),
         ({"encoder": OWN_ENCODER, "quality": "best", "size": 50}, 50),
-        ({"encoder": "self-supervised"}, 32),
-        ({"encoder": "self-supervised", "quality": "fast"}, 96),
     ],
     ids=str,
 )

@@ -6,7 +6,6 @@ from fewlabels import models, training
 from fewlabels.experiments.evaluation import accuracy_interval
 from fewlabels.models.classifiers import FrozenClassifier, NetworkClassifier
 from fewlabels.models.module_encoder import ModuleEncoder
-from fewlabels.models.self_supervised import SelfSupervised
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.projects.export import Facts
 from fewlabels.rng import stream
@@ -49,12 +48,6 @@ def over(encoder, network="linear"):
     return FrozenClassifier(
         module=moved(built), num_classes=len(CLASSES), encoder=encoder
     )
-
-
-def self_supervised():
-    found = images(16)
-    learner = SelfSupervised(steps=1, minibatch_size=8)
-    return over(learner.fit(found, stream(3, "encoder")), "mlp-6")
 
 
 def by_neighbors():

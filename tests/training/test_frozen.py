@@ -1,7 +1,5 @@
 """Trainers over frozen features: views embedded once, heads trained as networks are."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from tests.models.toy import Flickering, Means
@@ -10,7 +8,6 @@ from tests.training.test_trainers import fit, weights
 
 from fewlabels import strategies, training
 from fewlabels.errors import UsageError
-from fewlabels.pool import ArrayImages
 from fewlabels.rng import stream
 from fewlabels.training.frozen import FrozenViews
 
@@ -95,22 +92,6 @@ def test_strategies_can_ask(trained):
     assert len(asked.indices) == 5
 
 
-def test_an_encoder_can_learn_from_the_pool_itself(trained, tmp_path):
-    options = {"steps": 3, "minibatch_size": 8}
-    trainer = trained(
-        "frozen-supervised", encoder="self-supervised", encoder_options=options
-    )
-    first = fit(trainer, POOL)
-    assert first.encoder.feature_size == 64
-    (kept,) = (tmp_path / "cache" / "self-supervised").glob("*/encoder.safetensors")
-    changed = kept.stat().st_mtime_ns
-    assert torch.equal(weights(first), weights(fit(trainer, POOL)))
-    assert kept.stat().st_mtime_ns == changed
-    bright = replace(POOL, images=ArrayImages(255 - POOL.images.items))
-    fit(trainer, bright)
-    assert len(list((tmp_path / "cache" / "self-supervised").iterdir())) == 2
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -118,8 +99,8 @@ def test_an_encoder_can_learn_from_the_pool_itself(trained, tmp_path):
         ({"encoder": "resnet"}, "There is no encoder called 'resnet'"),
         ({"network": "wrn-10-1"}, "takes images; choose 'linear'"),
         (
-            {"encoder": "self-supervised", "encoder_options": {"step": 1}},
-            "option of 'self-supervised' called 'step'",
+            {"encoder": "pixels", "encoder_options": {"step": 1}},
+            "option of 'pixels' called 'step'",
         ),
     ],
 )

@@ -22,7 +22,6 @@ from .classifiers import (
 )
 from .embedding import (
     StoredViews as StoredViews,
-    content_key as content_key,
     embedded as embedded,
     embedded_views as embedded_views,
     num_missing as num_missing,

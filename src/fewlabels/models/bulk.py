@@ -282,7 +282,7 @@ def planned(
             with images; a manifest; such a tar file or table.
         out: The folder of the shards: new, or one that was begun with the same.
         encoder: What makes the rows: any name that :mod:`fewlabels.models.encoders`
-            knows, but none that has to learn from the images first.
+            knows.
         quality: How many pixels it sees: ``"fast"`` (96 a side), ``"normal"`` (160) or
             ``"best"`` (224); None: as the encoder says, else normal.
         shard_size: Images of a shard, and so what is lost when a worker is.
@@ -291,8 +291,6 @@ def planned(
         The work, to be run by an executor.
     """
     name = encoder or encoders.ENCODER
-    if name == encoders.LEARNED:
-        raise UsageError(f"The encoder '{name}' is not trained yet; choose another.")
     if quality is not None:
         check_known("quality", quality, encoders.Quality)
         if name == encoders.PIXELS:

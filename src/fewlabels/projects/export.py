@@ -13,7 +13,7 @@ import logging
 import math
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import file_digest, sha256
@@ -31,7 +31,7 @@ from fewlabels.data.untrusted import printable
 from fewlabels.errors import DataError, UnknownNameError, UsageError
 from fewlabels.experiments.evaluation import AuditedAccuracy
 from fewlabels.experiments.settings import faults
-from fewlabels.models import Network, WideResNet, as_input, checkpoint, encoders
+from fewlabels.models import Network, as_input, checkpoint, encoders
 from fewlabels.models.classifiers import FrozenClassifier, NetworkClassifier
 from fewlabels.models.encoders import Encoder
 from fewlabels.models.module_encoder import ModuleEncoder
@@ -66,10 +66,8 @@ Exportable = NetworkClassifier | FrozenClassifier
 """The classifiers that can be written as files."""
 
 _CONFIG, _WEIGHTS, _CARD = "config.json", "model.safetensors", "README.md"
-_ENCODER_PREFIX = "encoder."
 _MAX_CONFIG, _MAX_WEIGHTS = 2**20, 2**36  # bytes
 _MAX_INPUTS = 2**22  # an image of 1,024 pixels a side has three quarters of it
-_MAX_OUTPUTS = 10_000_000
 
 
 _CARD_TEXT = """\
@@ -139,10 +137,6 @@ class EncoderConfig(BaseModel):
     """Where others can fetch its weights: the name it has here."""
     published_options: dict[str, Any] = {}
     """Its options."""
-    network: str | None = None
-    """Where its weights are in the file of weights: the name of the network."""
-    num_outputs: int | None = Field(default=None, ge=1, le=_MAX_OUTPUTS)
-    """Width of that network's last layer, which is not used."""
 
     @classmethod
     def of(cls, encoder: Encoder) -> "EncoderConfig":
@@ -155,14 +149,7 @@ class EncoderConfig(BaseModel):
         if published is not None:
             name, options = published
             return cls(identity=encoder.name, published=name, published_options=options)
-        network = _enclosed_network(encoder)
-        if network is None:
-            return cls(identity=encoder.name)
-        return cls(
-            identity=encoder.name,
-            network=models.name_of(network),
-            num_outputs=network.head.out_features,
-        )
+        return cls(identity=encoder.name)
 
 
 class ModelConfig(BaseModel):
@@ -218,9 +205,8 @@ def save_model(
 
     Each file is written whole or not at all, the configuration last; it carries the
     hash of the weights, so that files of two exports are never taken for one model. An
-    encoder that comes with a package is named, not copied; one that learned from the
-    pool is written with the head; of another one only its name is kept, and who loads
-    the model brings it along.
+    encoder that comes with a package is named, not copied; of another one only its name
+    is kept, and who loads the model brings it along.
 
     Args:
         folder: Where to; made if there is none.
@@ -239,7 +225,8 @@ def save_model(
     encoder = None
     if isinstance(network, FrozenClassifier):
         encoder = EncoderConfig.of(network.encoder)
-    content = checkpoint.serialized(_tensors(network), {"classes": str(len(classes))})
+    state = network.module.state_dict()
+    content = checkpoint.serialized(state, {"classes": str(len(classes))})
     config = ModelConfig(
         classes=tuple(classes),
         input_shape=tuple(input_shape),
@@ -293,13 +280,13 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
             network = _empty_network(path, config.network, shape, num_classes)
             classifier = NetworkClassifier(network, num_classes)
         else:
-            frozen = _load_encoder(config.encoder, config.input_shape, encoder, path)
+            frozen = _load_encoder(config.encoder, encoder)
             shape = (frozen.feature_size,)
             head = _empty_network(path, config.network, shape, num_classes)
             classifier = FrozenClassifier(
                 module=head, num_classes=num_classes, encoder=frozen
             )
-        checkpoint.read_into(_tensors(classifier), path)
+        checkpoint.read_into(classifier.module.state_dict(), path)
     except UsageError as error:
         raise DataError(f"{folder / _CONFIG} cannot be used: {error}") from error
     except (ValueError, RuntimeError) as error:
@@ -316,29 +303,8 @@ def _exportable(classifier: Classifier) -> Exportable:
     raise UsageError(f"A {kind} cannot be exported; use one of training.names().")
 
 
-def _enclosed_network(encoder: Encoder) -> WideResNet | None:
-    """Return the network of an encoder that learned from the pool, else None."""
-    if (
-        isinstance(encoder, ModuleEncoder)
-        and isinstance(encoder.module, WideResNet)
-        and encoder.name.startswith("self-supervised-")
-    ):
-        return encoder.module
-    return None
-
-
-def _tensors(classifier: Exportable) -> Mapping[str, Tensor]:
-    """Return all tensors that are written, also of an encoder that learned here."""
-    tensors: dict[str, Tensor] = dict(classifier.module.state_dict())
-    if isinstance(classifier, FrozenClassifier):
-        network = _enclosed_network(classifier.encoder)
-        state = {} if network is None else network.state_dict()
-        tensors |= {f"{_ENCODER_PREFIX}{name}": value for name, value in state.items()}
-    return tensors
-
-
 def _empty_network(
-    path: Path, name: str, shape: tuple[int, ...], num_outputs: int, prefix: str = ""
+    path: Path, name: str, shape: tuple[int, ...], num_classes: int
 ) -> Network:
     """Return a network to be filled, once its weights are known to be in the file.
 
@@ -347,29 +313,17 @@ def _empty_network(
     """
     draws = rng.stream(0, "overwritten")
     with torch.device("meta"):  # shapes without numbers
-        planned = models.build(name, shape, num_outputs, draws).state_dict()
-    held = {
-        key.removeprefix(prefix): size
-        for key, size in checkpoint.shapes(path).items()
-        if key.startswith(_ENCODER_PREFIX) == bool(prefix)
-    }
-    checkpoint.check_fit(checkpoint.shapes_of(planned), held, path)
-    return models.build(name, shape, num_outputs, draws).eval()
+        planned = models.build(name, shape, num_classes, draws).state_dict()
+    checkpoint.check_fit(checkpoint.shapes_of(planned), checkpoint.shapes(path), path)
+    return models.build(name, shape, num_classes, draws).eval()
 
 
-def _load_encoder(
-    config: EncoderConfig, shape: tuple[int, ...], given: Encoder | None, path: Path
-) -> Encoder:
+def _load_encoder(config: EncoderConfig, given: Encoder | None) -> Encoder:
     """Return the encoder that a model was trained over."""
     if config.builtin is not None:
         if config.builtin not in encoders.names():  # an import path would be run
             raise UnknownNameError("encoder", config.builtin, encoders.names())
         encoder: Encoder = encoders.resolve(config.builtin, size=config.size)
-    elif config.network is not None and config.num_outputs is not None:
-        network = _empty_network(
-            path, config.network, shape, config.num_outputs, _ENCODER_PREFIX
-        )
-        return ModuleEncoder(network, name=config.identity)
     elif given is not None:
         encoder = given
     elif config.published is not None and encoders.is_published(config.published):

@@ -246,9 +246,7 @@ class Source:
     ) -> tuple[Choice, tuple[int, int, int]]:
         """Return a training over an encoder, and the shape of its images.
 
-        Small images stay as they are for an encoder that takes any size. The network
-        that learns from the images itself is a small one, and takes longer with every
-        pixel: it gets more only if asked to.
+        Small images stay as they are for an encoder that takes any size.
         """
         sized = encoders.options_for_side(
             head.options.get("encoder", ENCODER),
@@ -261,11 +259,9 @@ class Source:
             head = head.model_copy(update={"options": options})
         options = training.make(head.name, **head.options).options
         size = size or encoders.side(options["encoder"], **options["encoder_options"])
-        if size is None:
-            is_small = _longest_side(self.files) <= SMALL_SIDE
-            is_learned = options["encoder"] == encoders.LEARNED
-            if quality is not None or not (is_small or is_learned):
-                size = _side(quality, None)
+        is_large = _longest_side(self.files) > SMALL_SIDE
+        if size is None and (is_large or quality is not None):
+            size = _side(quality, None)
         return head, common_shape(self.files, size)
 
     def check(
@@ -312,7 +308,7 @@ def expected_seconds(
     seconds, width = 0.0, math.prod(images.shape)
     if known.inputs.has_features:
         name = known.options["encoder"]
-        if name == encoders.LEARNED or is_import_path(name):
+        if is_import_path(name):
             return None
         encoder = encoders.resolve(name, **known.options["encoder_options"])
         width = encoder.feature_size

@@ -47,9 +47,7 @@ class FrozenInputs(Inputs):
     defaults: ClassVar[Mapping[str, Any]] = {"network": "linear", "learning_rate": 0.03}
 
     encoder: str = field(default="efficientnet-lite0", metadata={"code": True})
-    """Which one, in any of the forms of :func:`fewlabels.models.encoders.resolve`;
-    ``"self-supervised"`` is trained on the images of the pool first, without labels,
-    and kept."""
+    """Which one, in any of the forms of :func:`fewlabels.models.encoders.resolve`."""
     encoder_options: dict[str, Any] = field(default_factory=dict)
     """Options of the encoder, such as ``size``, the side images are brought to."""
     weak: WeakAugment = field(
@@ -81,8 +79,7 @@ class FrozenInputs(Inputs):
     def of(self, pool: Pool, cache: str | None) -> Views:
         """Return stored features of views; what is not there yet is embedded."""
         kept = FeatureCache(Path(cache)) if cache else FeatureCache.of_this_user()
-        options = self.encoder_options
-        encoder = encoders.for_images(pool.images, self.encoder, kept, **options)
+        encoder = encoders.resolve(self.encoder, **self.encoder_options)
         return FrozenViews(self, pool, encoder, kept)
 
 

@@ -108,7 +108,6 @@ def test_a_damaged_plan_is_told(images, tmp_path):
         ({"shard_size": 0}, "shard_size is .* at most 2796202"),
         ({"quality": "fast"}, "leave it out"),
         ({"quality": "good", "encoder": None}, "quality called 'good'"),
-        ({"encoder": "self-supervised"}, "is not trained yet"),
     ],
 )
 def test_what_cannot_be_meant(images, tmp_path, options, words):
