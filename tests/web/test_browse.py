@@ -13,9 +13,8 @@ from tests.web.pages import HEADERS, Browser, uuid
 from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
 from fewlabels.projects.store import Kind
 from fewlabels.projects.store.records import LABELS
-from fewlabels.web import browse as browse_module
 from fewlabels.web.browse import SOURCES, ImageTable, source_of
-from fewlabels.web.messages import MOST_REVISED, MOST_TILES, Filter
+from fewlabels.web.messages import MOST_REVISED, Filter
 from fewlabels.web.pictures import ordered_digest
 
 ANN, BOB = {"annotator": "ann"}, {"annotator": "bob"}
@@ -164,7 +163,7 @@ FILTERS = st.builds(
 
 
 def test_filters_select_what_a_slow_twin_selects(project, items, free):
-    table = ImageTable(overlap=1, name_of=str)
+    table = ImageTable(overlap=1)
     table.update(project.store)
     table.predict(predictions(items))
     fill(project, free)
@@ -206,7 +205,7 @@ def test_filters_select_what_a_slow_twin_selects(project, items, free):
 def test_a_table_that_grew_event_by_event_equals_one_that_is_read_anew(
     project, items, free
 ):
-    table = ImageTable(overlap=1, name_of=str)
+    table = ImageTable(overlap=1)
     table.update(project.store)
     fill(project, free)
     table.update(project.store)
@@ -218,10 +217,12 @@ def test_a_table_that_grew_event_by_event_equals_one_that_is_read_anew(
     assert table.version == before  # nothing was written meanwhile
     project.restore(free[:3], name, uuid=uuid(), **ANN)
     table.update(project.store)
-    fresh = ImageTable(overlap=1, name_of=str)
+    fresh = ImageTable(overlap=1)
     fresh.update(project.store)
-    for column in ("label", "status", "measures", "hides", "time", "source"):
+    for column in ("label", "status", "measures", "hides"):
         assert np.array_equal(getattr(table, column), getattr(fresh, column))
+    for column in ("time", "source"):
+        assert np.array_equal(table.answers[column], fresh.answers[column])
     assert table.ids == fresh.ids == items
 
 
@@ -229,9 +230,9 @@ def test_several_answers_about_an_image_have_columns_of_their_own(project):
     first = asked_of(project, "query")[0]
     project.label(first, "odd", **ANN)
     project.label(first, "even", **BOB)
-    table = ImageTable(overlap=2, name_of=str)
+    table = ImageTable(overlap=2)
     table.update(project.store)
-    assert table.person.shape[0] == 2
+    assert len(table.answers) == 2
     for person in ("ann", "bob"):
         wish = Filter(tab=uuid(), person=person, answer="undecided")
         rows = table.select(wish, "ann").tolist()
@@ -243,8 +244,7 @@ def test_images_that_measure_show_no_prediction_before_they_are_labeled(
 ):
     seen = browser.post("/api/browse", ANN).json()
     assert seen["total"] == seen["num_images"] == len(items)
-    browse = browser.guard.app.state.browse
-    browse._table.predict(predictions(items))
+    browser.guard.app.state.background.predictions = predictions(items)
     tiles = browser.post("/api/browse", ANN).json()["tiles"]
     by_file = {tile["file"]: tile for tile in tiles}
     asked = {entry.item.split("@")[0] for entry in project.store.rounds()[0].items}
@@ -271,7 +271,7 @@ def is_inside(x, y, corners):
 
 
 def test_a_part_of_the_map_is_a_filter(project, items):
-    table = ImageTable(overlap=1, name_of=str)
+    table = ImageTable(overlap=1)
     table.update(project.store)
     wish = Filter(tab=uuid(), region=[0, 0, 1, 0, 1, 1])
     with pytest.raises(UsageError, match="needs a map"):
@@ -298,17 +298,14 @@ def test_a_part_of_the_map_is_a_filter(project, items):
 def test_the_map_shows_no_prediction_of_images_that_measure(
     project, browser, items, monkeypatch
 ):
-    def answer(what):
-        return layout(items) if what == "layout" else predictions(items)
-
     background = browser.guard.app.state.background
     assert browser.post("/api/map").status_code == 503  # nothing is ready
     monkeypatch.setattr(background, "ask", lambda _: {"reason": "There is no model."})
     assert browser.post("/api/map").json() == {"reason": "There is no model."}
-    monkeypatch.setattr(background, "ask", answer)
+    monkeypatch.setattr(background, "ask", lambda _: layout(items))
     found = browser.post("/api/browse", {"region": [0, 0, 0.5, 0, 0.5, 1, 0, 1]})
     assert found.json()["total"] == len(items) // 2  # the map was made for it
-    browser.guard.app.state.browse._table.predict(predictions(items))
+    background.predictions = predictions(items)
     points = browser.post("/api/map", ANN).json()
     asked = {entry.item for entry in project.store.rounds()[0].items}
     for name in ("predicted", "sure"):
@@ -449,9 +446,9 @@ def test_labels_change_over_the_routes_and_their_history_tells_how(
     wish = {"answer": "none", "text": "png", "count": 2, "offset": 1}
     page = browser.post("/api/browse", wish).json()
     assert len(page["tiles"]) == 2
-    every = browser.post("/api/browse/names", {"answer": "none"}).json()
-    assert every["total"] == len(every["items"]) == page["total"]
-    assert [tile["id"] for tile in page["tiles"]] == every["items"][1:3]
+    every = browser.post("/api/browse", {"answer": "none"}).json()
+    assert every["total"] == len(every["tiles"]) == page["total"]
+    assert page["tiles"] == every["tiles"][1:3]
     names = [browser.session.images.name_of(item) for item in free[:2]]
     change = {"uuid": uuid(), "items": names, "name": "odd"}
     done = browser.post("/api/change", change).json()
@@ -479,7 +476,7 @@ def test_answers_of_others_stay_hidden_while_an_own_one_is_wanted(project, brows
     item = asked_of(project, "query")[0]
     project.label(item, "odd", **BOB)
     browse = browser.guard.app.state.browse
-    browse._table = ImageTable(overlap=2, name_of=browser.session.images.name_of)
+    browse._table = ImageTable(overlap=2)
     name = browser.session.images.name_of(item)
     for who, num in ((ANN, 0), (BOB, 1)):
         told = browser.post("/api/history", {"item": name, **who}).json()
@@ -489,7 +486,8 @@ def test_answers_of_others_stay_hidden_while_an_own_one_is_wanted(project, brows
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/api/browse", {"count": MOST_TILES + 1}),
+        ("/api/browse", {"count": MOST_REVISED + 1}),
+        ("/api/browse", {"items": ["0" * 24] * 101}),
         ("/api/browse", {"offset": -1}),
         ("/api/browse", {"text": "x" * 201}),
         ("/api/browse", {"sure_from": 1.5}),
@@ -498,7 +496,6 @@ def test_answers_of_others_stay_hidden_while_an_own_one_is_wanted(project, brows
         ("/api/map", {"region": [0, 0, 2, 2, 0, 1]}),
         ("/api/browse", {"label": "no such class"}),
         ("/api/browse", {"path": "/etc/passwd"}),
-        ("/api/browse/names", {"count": MOST_REVISED + 1}),
         ("/api/change", {"uuid": uuid(), "items": []}),
         ("/api/change", {"uuid": uuid(), "items": ["../a.png"], "name": "odd"}),
         ("/api/change", {"uuid": uuid(), "items": ["0" * 24]}),
@@ -518,38 +515,35 @@ def test_what_is_out_of_bounds_is_refused(browser, path, body):
 def test_nothing_is_listed_without_the_token(browser, project):
     stranger = Browser(project)
     stranger.client.cookies.clear()
-    for path in ("browse", "browse/names", "map", "change", "history"):
+    for path in ("browse", "map", "change", "history"):
         answer = stranger.client.post(f"/api/{path}", json={}, headers=HEADERS)
         assert answer.status_code == 401
         bare = browser.client.post(f"/api/{path}", json={"tab": uuid()})
         assert bare.status_code == 403
 
 
-def test_predictions_are_read_behind_the_page_and_again_after_a_guess(
-    browser, items, monkeypatch
-):
+def test_predictions_are_those_of_the_latest_guess(browser, project, items, free):
     background = browser.guard.app.state.background
-    background._tasks["features"] = {"status": "done"}
-    background._tasks["guesses"] = {"status": "done", "result": {"by": "a model"}}
-    monkeypatch.setattr(background, "ask", lambda what: predictions(items))
-    monkeypatch.setattr(browse_module, "Thread", _AtOnce)
-    assert browser.post("/api/browse").json()["is_pending"]
-    _AtOnce.run()
+    assert browser.post("/api/browse").json()["by"] is None
+    background.predictions = predictions(items[1:])  # of other images
+    assert browser.post("/api/browse").json()["by"] is None
+    background.predictions = predictions(items)
     seen = browser.post("/api/browse", {"predicted": "odd"}).json()
     assert seen["by"] == "a model"
-    assert not seen["is_pending"]
     assert seen["total"] > 3
-    background._tasks["guesses"]["result"] = {"by": "another"}
-    assert not browser.post("/api/browse").json()["is_pending"]  # not at once
-    monkeypatch.setattr(browse_module, "_PAUSE", -1.0)
-    assert browser.post("/api/browse").json()["is_pending"]
+    background.predictions = {"by": None}
+    assert browser.post("/api/browse", {"predicted": "odd"}).json()["total"] == 0
 
 
-class _AtOnce:
-    """A thread that runs when it is told to."""
-
-    def __init__(self, target, args, daemon):
-        _AtOnce.run = staticmethod(lambda: target(*args))
-
-    def start(self):
-        """Wait for the test."""
+def test_some_images_are_listed_by_their_names(browser, project, items, free):
+    browser.guard.app.state.background.predictions = predictions(items)
+    asked = asked_of(project, "query")[0]
+    names = [browser.session.images.name_of(item) for item in (free[3], asked)]
+    wish = {"items": [*names, "0" * 24]}
+    seen = browser.post("/api/browse", wish).json()
+    tiles = {tile["id"]: tile for tile in seen["tiles"]}
+    assert tiles.keys() == set(names)
+    assert tiles[names[0]]["predicted"] is not None
+    assert tiles[names[1]]["predicted"] is None  # its round has images that measure
+    assert browser.post("/api/browse", wish | {"label": "odd"}).json()["total"] == 0
+    assert browser.post("/api/browse", {"items": []}).json()["total"] == 0

@@ -346,7 +346,8 @@ def test_without_labels_there_is_no_guess(project):
         except UsageError:
             break
     folder = str(project.folder)
-    assert guesses.guess(folder, allow_code=False) == {"by": None, "counts": {}}
+    nothing = {"by": None, "counts": {}, "predictions": {"by": None}}
+    assert guesses.guess(folder, allow_code=False) == nothing
     assert review(project)["tiles"] == []
 
 
@@ -474,7 +475,7 @@ def test_without_features_there_is_no_map(project, monkeypatch):
 
 def test_predictions_and_places_of_all_images_are_sent_as_columns(project):
     folder = str(project.folder)
-    columns = guesses.predictions(folder, allow_code=False)
+    columns = guesses.guess(folder, allow_code=False)["predictions"]
     places = guesses.layout(folder, allow_code=False)
     items = [item.id for item in project.store.items()]
     assert columns["items"] == places["items"] == ordered_digest(items)
@@ -491,5 +492,5 @@ def test_predictions_and_places_of_all_images_are_sent_as_columns(project):
     for verdict in project.store.verdicts():
         project.undo(annotator="ann", target=verdict.uuid)
     guesses._last.clear()
-    assert guesses.predictions(folder, allow_code=False) == {"by": None}
+    assert guesses.guess(folder, allow_code=False)["predictions"] == {"by": None}
     assert guesses.layout(folder, allow_code=False) == places  # it needs no labels

@@ -178,7 +178,7 @@ def jobs(monkeypatch, tmp_path):
         end = Jobs.ends.get(name, {"event": "done", "result": {"takes_steps": False}})
         job = FakeJob(name, arguments, end)
         with Jobs.arrived:
-            if name != "warm_up":
+            if name not in Jobs.ignored:
                 Jobs.started.append(job)
             Jobs.arrived.notify_all()
         return job
@@ -195,7 +195,7 @@ def jobs(monkeypatch, tmp_path):
 
     monkeypatch.setattr(module, "start", started)
     monkeypatch.setattr(module, "Worker", FakeWorker)
-    Jobs.started, Jobs.ends = [], {}
+    Jobs.started, Jobs.ends, Jobs.ignored = [], {}, {"warm_up", "guess"}
     Jobs.background = Background(tmp_path)
     yield Jobs
     Jobs.background.close()
@@ -210,7 +210,7 @@ def calls(jobs, number, name="round"):
     return [(job.call, job.arguments.get("at_random")) for job in jobs.started]
 
 
-def labeling_state(number=0, left=7, size=10, spent=0, budget=100, sequence=-1):
+def labeling_state(number=0, left=7, size=10, spent=0, budget=100, sequence=0):
     asked = None if number is None else {"number": number, "open": left, "size": size}
     told = {"round": asked, "open": left, "waiting": left if asked else 0}
     return told | {"spent": spent, "budget": budget, "sequence": sequence}
@@ -304,15 +304,20 @@ def test_an_export_that_lacks_something_asks(jobs):
     assert (told["status"], told["error"]) == ("asks", "There is no model yet.")
 
 
-def test_guesses_follow_each_label(jobs):
+def test_guesses_follow_each_label_and_round(jobs):
+    jobs.ignored = {"warm_up"}
     jobs.background.consider(labeling_state(sequence=5))
     assert jobs.started == []
     jobs.background.begin()
     calls(jobs, 1, "features")
-    for sequence in (5, 5, 6):
-        jobs.background.consider(labeling_state(sequence=sequence))
+    made = {"by": "a model", "predictions": {"items": "some"}}
+    jobs.ends["guess"] = {"event": "done", "result": made}
+    for number, sequence in ((0, 5), (0, 5), (0, 6), (1, 6)):
+        jobs.background.consider(labeling_state(number, sequence=sequence))
         calls(jobs, 2, "guesses")
-    assert [job.call for job in jobs.started] == ["prepare", "guess", "guess"]
+    assert [job.call for job in jobs.started] == ["prepare", *["guess"] * 3]
+    assert jobs.background.predictions == {"items": "some"}
+    assert jobs.background.status()["guesses"]["result"] == {"by": "a model"}
 
 
 def test_few_wait_for_the_model_and_none_in_vain(jobs, monkeypatch):

@@ -23,8 +23,8 @@ from fewlabels.errors import (
     UsageError,
 )
 from fewlabels.web.background import Background, StateBroadcaster
-from fewlabels.web.browse import add_browse
-from fewlabels.web.messages import Budget, Facts, Import, Name, Review, Suggestions
+from fewlabels.web.browse import Browse
+from fewlabels.web.messages import Budget, Facts, Import, Name, Review
 from fewlabels.web.pictures import SIDES, picture
 from fewlabels.web.session import Session
 from fewlabels.web.studio import add_studio
@@ -88,8 +88,12 @@ def make_app(
     app.add_exception_handler(FewlabelsError, _error)
     _add_labeling(app, session, broadcaster)
     _add_model(app, session, background)
-    add_browse(app, session, background)
-    add_studio(app, session, background)
+    browse = app.state.browse = Browse(session, background)
+    app.post("/api/browse")(browse.page)
+    app.post("/api/map")(browse.map)
+    app.post("/api/change")(browse.change)
+    app.post("/api/history")(browse.history)
+    add_studio(app, session, background, browse)
     return app
 
 
@@ -173,17 +177,9 @@ def _add_model(app: FastAPI, session: Session, background: Background) -> None:
             background.choose_again()
         return changed
 
-    @app.post("/api/suggestions")
-    def suggestions(wish: Suggestions) -> Facts:
-        named = {session.images.item(name): name for name in wish.items}
-        known = [item for item in named if item is not None]
-        found = background.ask("suggestions", items=known)
-        return {named[item]: {**tile, "item": None} for item, tile in found.items()}
-
     @app.post("/api/review")
     def review(wish: Review) -> Facts:
         like = None if wish.like is None else session.images.item(wish.like)
-        passed = [session.images.item(name) for name in wish.without]
         answer = background.ask(
             "review",
             name=wish.name,
@@ -191,7 +187,7 @@ def _add_model(app: FastAPI, session: Session, background: Background) -> None:
             other=wish.other,
             like=like,
             count=wish.count,
-            without=[item for item in passed if item is not None],
+            without=session.images.items(wish.without),
         )
         return {**answer, "tiles": session.tiles(answer["tiles"])}
 

@@ -78,7 +78,9 @@ class Background:
         self._chosen_after: int | None = None
         self._short_after: int | None = None
         self._random_after: int | None = None
-        self._guessed_at = -1
+        self._guessed_at = (-1, -1)
+        self.predictions: dict[str, Any] = {}
+        """Predictions for all images, as of :func:`fewlabels.web.guesses.guess`."""
         self._needs_first_model = True
         self._learned_at = -1
         self._trains_again = False
@@ -103,7 +105,7 @@ class Background:
         self._start("features", f"{_WORK}:prepare")
 
     def consider(self, state: Mapping[str, Any]) -> None:
-        """Choose the next images in time, and guess anew after each label."""
+        """Choose the next images in time, and guess anew after each label and round."""
         asked, left = state["round"], state["budget"] - state["spent"]
         number = -1 if asked is None else asked["number"]
         is_short = self._short_after == number and left > state["waiting"]
@@ -119,9 +121,9 @@ class Background:
         can_learn &= self.is_ready and sequence != self._learned_at
         if can_learn and self._start("guesses", f"{_WORK}:learn_first"):
             self._learned_at = sequence  # tried again after each label
-        is_new = self.is_ready and sequence != self._guessed_at
+        is_new = self.is_ready and (sequence, number) != self._guessed_at
         if is_new and self._start("guesses", f"{_GUESS}:guess"):
-            self._guessed_at = sequence
+            self._guessed_at = (sequence, number)
 
     def want_images(self, after: int) -> None:
         """Note that a tab got fewer images than it asked for.
@@ -309,6 +311,7 @@ class Background:
             self.train()
         elif name == "guesses":
             self._needs_first_model &= not result.get("is_done", False)
+            self.predictions = result.pop("predictions", self.predictions)
 
     def _fail(self, name: str, error: Exception) -> None:
         """Note that a job could not start."""

@@ -9,18 +9,15 @@ Shapes: N images, K answers in force about an image, at most.
 
 from base64 import b64decode, b64encode
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from threading import Lock, Thread
-from time import monotonic
+from threading import Lock
 from typing import Any
 
 import numpy as np
-from fastapi import FastAPI
 from numpy.typing import NDArray
 
-from fewlabels.errors import FewlabelsError, UnknownNameError, UsageError
+from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.projects.labels import annotator_name
 from fewlabels.projects.store import (
     Kind,
@@ -32,13 +29,7 @@ from fewlabels.projects.store import (
 )
 from fewlabels.projects.store.records import LABELS, Annotation
 from fewlabels.web.background import Background
-from fewlabels.web.messages import (
-    Change,
-    Facts,
-    Filter,
-    ItemWish,
-    Listing,
-)
+from fewlabels.web.messages import Change, Facts, Filter, ItemWish
 from fewlabels.web.pictures import ordered_digest
 from fewlabels.web.session import Session
 
@@ -47,11 +38,13 @@ SOURCES = ("asked", "confirmed", "corrected", "imported")
 MOST_EVENTS = 200
 """Events in the history of an image that are shown."""
 
-_MOST_KEPT = 8  # results of filters
-_PAUSE = 2.0  # seconds between two readings of all predictions
 _NOWHERE = -1
+_NOBODY = -2
+_ANSWER = np.dtype([("person", "i4"), ("source", "i1"), ("time", "f8")], align=True)
+_NO_ANSWER = np.array((_NOWHERE, _NOWHERE, 0), _ANSWER)
 
 Mask = NDArray[np.bool_]
+Rows = NDArray[np.int64]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -59,18 +52,16 @@ class ImageTable:
     """Columns over all images that are there, by path; not safe for several threads."""
 
     overlap: int
-    name_of: Callable[[str], str]
-    """Gives the name of an item on the page."""
     version: int = 0
     """Grows with every change."""
     ids: list[str] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    """Names on the page."""
     paths: list[str] = field(default_factory=list)
     """Paths of the files in lower case."""
     rows: dict[str, int] = field(default_factory=dict)
     classes: tuple[records.LabelClass, ...] = ()
     people: dict[str, int] = field(default_factory=dict)
+    predictions: Facts = field(default_factory=dict)
+    """As of :func:`fewlabels.web.guesses.guess`."""
     by: str | None = None
     """Name of the model that predicts."""
     places: NDArray[np.float32] | None = None
@@ -78,10 +69,9 @@ class ImageTable:
 
     def __post_init__(self) -> None:
         """Begin without images."""
-        self._sequence, self.checksum = 0, ""
+        self._sequence, self._checksum = 0, ""
         self._rounds: list[StoredRound] = []
         self._verdicts: dict[str, list[Annotation]] = {}
-        self._predictions: Facts = {}
         self._resize()
 
     def _resize(self) -> None:
@@ -94,9 +84,8 @@ class ImageTable:
         """Whether a prediction would reveal which images measure, or sway answers."""
         self.predicted = np.full(size, _NOWHERE, np.int32)
         self.sure = np.zeros(size, np.float32)
-        self.person = np.full((1, size), _NOWHERE, np.int32)
-        self.source = np.full((1, size), _NOWHERE, np.int8)
-        self.time = np.zeros((1, size), np.float64)
+        self.answers = np.full((1, size), _NO_ANSWER)
+        """Answers in force, shape (K, N)."""
 
     # ------------------------------------------------------------------------ updating
 
@@ -106,7 +95,7 @@ class ImageTable:
             checksum = moment.items_checksum
             sequence, changed = moment.changes(after=self._sequence)
             rounds = moment.rounds(after=len(self._rounds) - 1)
-            is_new = checksum != self.checksum
+            is_new = checksum != self._checksum
             if not (changed or rounds or is_new or sequence != self._sequence):
                 return
             self.version += 1
@@ -119,16 +108,15 @@ class ImageTable:
                 items = moment.paths()
                 self.ids = [name for name, _ in items]
                 self.paths = [path.casefold() for _, path in items]
-                self.names = [self.name_of(item) for item in self.ids]
                 self.rows = {item: row for row, item in enumerate(self.ids)}
                 self._resize()
-        self._sequence, self.checksum = sequence, checksum
+        self._sequence, self._checksum = sequence, checksum
         self._rounds += rounds
         self._place(self._verdicts if is_new else changed)
         for asked in self._rounds if is_new else rounds:
             self._mark(asked)
         if is_new:
-            self.predict(self._predictions)
+            self.predict(self.predictions)
 
     def _mark(self, asked: StoredRound) -> None:
         """Note which images of a round measure, and which look just like them."""
@@ -140,26 +128,17 @@ class ImageTable:
 
     def _place(self, items: Iterable[str]) -> None:
         """Write the answers about some images into their rows."""
-        for item in items:
-            row = self.rows.get(item, _NOWHERE)
-            if row < 0:
-                continue
-            verdicts = self._verdicts.get(item, [])
-            while len(self.person) < len(verdicts):
-                self.person = np.pad(
-                    self.person, ((0, 1), (0, 0)), constant_values=_NOWHERE
-                )
-                self.source = np.pad(
-                    self.source, ((0, 1), (0, 0)), constant_values=_NOWHERE
-                )
-                self.time = np.pad(self.time, ((0, 1), (0, 0)))
-            self.person[:, row] = self.source[:, row] = _NOWHERE
-            self.time[:, row] = 0
+        for item in self.rows.keys() & items:
+            row, verdicts = self.rows[item], self._verdicts.get(item, [])
+            for _ in range(len(self.answers), len(verdicts)):
+                empty = np.full((1, len(self.ids)), _NO_ANSWER)
+                self.answers = np.vstack([self.answers, empty])
+            self.answers[:, row] = _NO_ANSWER
             for place, verdict in enumerate(verdicts):
                 who = self.people.setdefault(verdict.annotator, len(self.people))
-                self.person[place, row] = who
-                self.source[place, row] = SOURCES.index(source_of(verdict))
-                self.time[place, row] = verdict.server_time.timestamp()
+                source = SOURCES.index(source_of(verdict))
+                time = verdict.server_time.timestamp()
+                self.answers[place, row] = (who, source, time)
             self.label[row], self.status[row] = self._joint(verdicts)
 
     def _joint(self, verdicts: Sequence[Annotation]) -> tuple[int, int]:
@@ -174,7 +153,7 @@ class ImageTable:
 
     def predict(self, predictions: Facts) -> None:
         """Take over predictions, unless they are for other images."""
-        self._predictions = predictions
+        self.predictions = predictions
         is_known = predictions.get("items") == ordered_digest(self.ids)
         self.by = predictions["by"] if is_known else None
         self.predicted[:] = _NOWHERE
@@ -194,12 +173,21 @@ class ImageTable:
 
     # ----------------------------------------------------------------------- filtering
 
-    def select(self, wish: Filter, who: str) -> NDArray[np.int64]:
-        """Return the rows that meet all conditions, in the order that is wanted."""
-        person = self.people.get(who, -2)
-        has_answered = (self.person == person).any(axis=0)
-        shows = (self.predicted >= 0) & (~self.hides | has_answered)
+    def select(
+        self, wish: Filter, who: str, items: Collection[str] | None = None
+    ) -> Rows:
+        """Return the rows that meet all conditions, in the order that is wanted.
+
+        Args:
+            wish: The conditions.
+            who: Who looks at them.
+            items: Only these; None: all.
+        """
+        has_answered, shows = self._seen_by(who)
         kept = np.ones(len(self.ids), np.bool_)
+        if items is not None:
+            kept[:] = False
+            kept[[self.rows[item] for item in items if item in self.rows]] = True
         if wish.label is not None:
             kept &= self.label == self._number(wish.label)
         if wish.answer is not None:
@@ -210,38 +198,45 @@ class ImageTable:
             kept &= shows & (self.sure >= wish.sure_from) & (self.sure <= wish.sure_to)
         if wish.agreement is not None:
             is_same = self.label == self.predicted
-            is_same = is_same if wish.agreement == "same" else ~is_same
-            kept &= shows & (self.label >= 0) & is_same
+            kept &= shows & (self.label >= 0) & (is_same == (wish.agreement == "same"))
         kept &= self._answered(wish)
         if wish.source == "measuring":
             kept &= self.measures & has_answered
         if wish.text:
-            text, places = wish.text.casefold(), np.flatnonzero(kept)
-            kept[[row for row in places.tolist() if text not in self.paths[row]]] = (
-                False
-            )
+            text = wish.text.casefold()
+            others = [
+                r for r in np.flatnonzero(kept).tolist() if text not in self.paths[r]
+            ]
+            kept[others] = False
         if wish.region:
             kept &= self._inside(wish.region)
         rows = np.flatnonzero(kept)
         if wish.order == "newest":
-            return rows[np.argsort(-self.time[:, rows].max(axis=0), kind="stable")]
+            newest = self.answers["time"][:, rows].max(axis=0)
+            return rows[np.argsort(-newest, kind="stable")]
         if wish.order == "doubt":
             doubt = np.where(shows[rows], self.sure[rows], 2)
             return rows[np.argsort(doubt, kind="stable")]
         return rows
 
+    def _seen_by(self, who: str) -> tuple[Mask, Mask]:
+        """Return what a person has answered about, and whose prediction may be seen."""
+        is_own = self.answers["person"] == self.people.get(who, _NOBODY)
+        has_answered = is_own.any(axis=0)
+        return has_answered, (self.predicted >= 0) & (~self.hides | has_answered)
+
     def _answered(self, wish: Filter) -> Mask:
         """Return which images have an answer of a source, a person and a time."""
-        meets = np.ones(self.person.shape, np.bool_)
-        source = None if wish.source == "measuring" else wish.source
-        if source is not None:
-            meets &= self.source == SOURCES.index(source)
+        person, source, time = (self.answers[n] for n in ("person", "source", "time"))
+        meets = np.ones(self.answers.shape, np.bool_)
+        if wish.source not in {None, "measuring"}:
+            meets &= source == SOURCES.index(str(wish.source))
         if wish.person is not None:
-            meets &= self.person == self.people.get(wish.person, -2)
+            meets &= person == self.people.get(wish.person, _NOBODY)
         if wish.since is not None:
-            meets &= (self.time >= wish.since) & (self.person >= 0)
+            meets &= (time >= wish.since) & (person >= 0)
         if wish.until is not None:
-            meets &= (self.time < wish.until) & (self.person >= 0)
+            meets &= (time < wish.until) & (person >= 0)
         return np.asarray(meets.any(axis=0))
 
     def _inside(self, region: Sequence[float]) -> Mask:
@@ -257,18 +252,21 @@ class ImageTable:
                 is_inside ^= crosses & (x < (x1 - x0) * (y - y0) / (y1 - y0) + x0)
         return is_inside
 
-    def points(self, rows: NDArray[np.int64], who: str) -> Facts:
+    def points(self, rows: Rows, who: str) -> Facts:
         """Return what the map shows of some images, as numbers of 16 bits."""
         assert self.places is not None
-        has_answered = (self.person == self.people.get(who, -2)).any(axis=0)
-        shows = (self.predicted >= 0) & (~self.hides | has_answered)
-        predicted = np.where(shows, self.predicted, _NOWHERE)
-        sure = np.where(shows, np.rint(self.sure * 65_534), _NOWHERE)
+        _, shows = self._seen_by(who)
         x, y = np.rint(self.places * 65_535)
-        columns = {"x": x, "y": y, "label": self.label, "predicted": predicted}
+        columns = {
+            "x": x,
+            "y": y,
+            "label": self.label,
+            "predicted": np.where(shows, self.predicted, _NOWHERE),
+            "sure": np.where(shows, np.rint(self.sure * 65_534), _NOWHERE),
+        }
         return {
             name: b64encode(column[rows].astype(np.int64).astype("<u2")).decode()
-            for name, column in (columns | {"sure": sure}).items()
+            for name, column in columns.items()
         }
 
     def _number(self, name: str) -> int:
@@ -277,19 +275,21 @@ class ImageTable:
             raise UnknownNameError("class", name, number_of)
         return number_of[name]
 
-    def entry(self, row: int, who: str) -> Facts:
-        """Return what a tile shows of an image to a person."""
-        has_answered = bool((self.person[:, row] == self.people.get(who, -2)).any())
-        shows = self.predicted[row] >= 0 and (has_answered or not self.hides[row])
-        label = int(self.label[row])
-        return {
-            "item": self.ids[row],
-            "label": self.classes[label].name if label >= 0 else None,
-            "answer": STATUSES[self.status[row]],
-            "predicted": self.classes[self.predicted[row]].name if shows else None,
-            "sure": round(float(self.sure[row]), 3) if shows else None,
-            "measures": has_answered and bool(self.measures[row]),
-        }
+    def entries(self, rows: Iterable[int], who: str) -> list[Facts]:
+        """Return what tiles show of images to a person."""
+        has_answered, shows = self._seen_by(who)
+        names = [entry.name for entry in self.classes]
+        return [
+            {
+                "item": self.ids[row],
+                "label": names[self.label[row]] if self.label[row] >= 0 else None,
+                "answer": STATUSES[self.status[row]],
+                "predicted": names[self.predicted[row]] if shows[row] else None,
+                "sure": round(float(self.sure[row]), 3) if shows[row] else None,
+                "measures": bool(has_answered[row] and self.measures[row]),
+            }
+            for row in rows
+        ]
 
     def matches(self, items: Iterable[str], name: str) -> list[str]:
         """Return those of some images that are predicted to be of a class."""
@@ -312,9 +312,7 @@ class Browse:
         self._session, self._background = session, background
         self._lock = Lock()
         self._table: ImageTable | None = None
-        self._results: dict[tuple[Any, ...], NDArray[np.int64]] = {}
-        self._is_reading, self._read_at = False, -_PAUSE
-        self._seen: Any = None
+        self._latest: tuple[Any, Rows] | None = None
 
     def page(self, wish: Filter) -> Facts:
         """Return a page of the images that meet a filter, and how many do."""
@@ -323,15 +321,19 @@ class Browse:
         who = annotator_name(wish.annotator)
         with self._lock:
             table, rows = self._select(wish, who)
-            part = rows[wish.offset : wish.offset + wish.count].tolist()
-            entries = [table.entry(row, who) for row in part]
-            facts: Facts = {
-                "total": len(rows),
-                "num_images": len(table.ids),
-                "by": table.by,
-            }
-            facts |= {"people": sorted(table.people), "is_pending": self._is_reading}
-        return {**facts, "tiles": self._session.tiles(entries)}
+            part = rows[wish.offset : wish.offset + wish.count]
+            entries = table.entries(part.tolist(), who)
+            facts = {"total": len(rows), "num_images": len(table.ids), "by": table.by}
+            people = sorted(table.people)
+        return {**facts, "people": people, "tiles": self._session.tiles(entries)}
+
+    def predictions(self, items: Collection[str]) -> dict[str, Facts]:
+        """Return entries of images whose prediction anybody may see, by item."""
+        with self._lock:
+            table = self._updated()
+            rows = [table.rows[item] for item in items if item in table.rows]
+            entries = table.entries(rows, "")
+        return {entry["item"]: entry for entry in entries if entry["predicted"]}
 
     def map(self, wish: Filter) -> Facts:
         """Return where the images that meet a filter lie on the map."""
@@ -358,20 +360,10 @@ class Browse:
                 table.lay_out(layout)
         return layout.get("reason")
 
-    def names(self, wish: Listing) -> Facts:
-        """Return the names of images that meet a filter, and how many do."""
-        if wish.region:
-            self._lay_out()
-        with self._lock:
-            table, rows = self._select(wish, annotator_name(wish.annotator))
-            part = rows[wish.offset : wish.offset + wish.count].tolist()
-            return {"total": len(rows), "items": [table.names[row] for row in part]}
-
     def change(self, given: Change) -> Facts:
         """Change the answers about some images, or undo that."""
         session = self._session
-        known = [session.images.item(name) for name in given.items]
-        items = [item for item in known if item is not None]
+        items = session.images.items(given.items)
         who: Facts = {"annotator": given.annotator, "uuid": given.uuid}
         if given.undoes is not None:
             done: Facts = {"items": session.project.restore(items, given.undoes, **who)}
@@ -398,18 +390,19 @@ class Browse:
         """Return who said what about an image, and when; the newest first."""
         session, who = self._session, annotator_name(wish.annotator)
         item = session.images.item(wish.item)
-        if item is None:
-            raise UsageError("There is no such image in this project any more.")
         with self._lock:
             table = self._updated()
-            row = table.rows.get(item)
-            entry = {} if row is None else table.entry(row, who)
-            names = {known.number: known.name for known in table.classes}
+            if item is None or item not in table.rows:
+                raise UsageError("There is no such image in this project any more.")
+            (entry,) = table.entries([table.rows[item]], who)
+            names: dict[int | None, str] = {
+                known.number: known.name for known in table.classes
+            }
         events = list(session.project.store.events(item=item))
         has_answered = any(stored.event.annotator == who for stored in events)
-        if entry.get("answer") == "undecided" and not has_answered:
+        if entry["answer"] == "undecided" and not has_answered:
             events = []  # the answers of others would sway one that is still wanted
-        tiles = session.tiles([{**entry, "item": item}])
+        tiles = session.tiles([entry])
         return {
             "tile": tiles[0] if tiles else None,
             "events": _event_facts(events, names)[:MOST_EVENTS],
@@ -419,49 +412,28 @@ class Browse:
 
     def _updated(self) -> ImageTable:
         """Return the table as of now."""
-        project = self._session.project
+        project, predictions = self._session.project, self._background.predictions
         if self._table is None:
-            name_of = self._session.images.name_of
-            self._table = ImageTable(overlap=project.settings.overlap, name_of=name_of)
+            self._table = ImageTable(overlap=project.settings.overlap)
         self._table.update(project.store)
-        self._refresh()
+        if self._table.predictions is not predictions:
+            self._table.predict(predictions)
         return self._table
 
-    def _select(self, wish: Filter, who: str) -> tuple[ImageTable, NDArray[np.int64]]:
-        """Return the rows of a filter, which several pages share."""
+    def _select(self, wish: Filter, who: str) -> tuple[ImageTable, Rows]:
+        """Return the rows of a filter, which the pages of it share."""
         table = self._updated()
         conditions = wish.model_dump(exclude={"tab", "annotator", "offset", "count"})
-        key = (table.version, who, str(conditions))
-        if key not in self._results:
-            while len(self._results) >= _MOST_KEPT:
-                del self._results[next(iter(self._results))]
-            self._results[key] = table.select(wish, who)
-        return table, self._results[key]
-
-    def _refresh(self) -> None:
-        """Read predictions behind the page, if there are new ones."""
-        job = self._background.status()["guesses"]
-        latest = (job.get("result"), self._table and self._table.checksum)
-        is_due = job["status"] == "done" and latest != self._seen
-        is_due &= monotonic() - self._read_at > _PAUSE
-        if is_due and not self._is_reading and self._background.is_ready:
-            self._is_reading = True
-            Thread(target=self._read, args=(latest,), daemon=True).start()
-
-    def _read(self, latest: Any) -> None:
-        """Read predictions."""
-        found: Facts = {}
-        with suppress(FewlabelsError):
-            found = self._background.ask("predictions")
-        with self._lock:
-            self._is_reading, self._read_at = False, monotonic()
-            if self._table is not None and found:
-                self._seen = latest
-                self._table.predict(found)
+        key = (table.version, who, conditions)
+        if self._latest is None or self._latest[0] != key:
+            images = self._session.images
+            items = None if wish.items is None else images.items(wish.items)
+            self._latest = key, table.select(wish, who, items)
+        return table, self._latest[1]
 
 
 def _event_facts(
-    events: Sequence[StoredEvent], names: Mapping[int, str]
+    events: Sequence[StoredEvent], names: Mapping[int | None, str]
 ) -> list[Facts]:
     """Return events as the page shows them; undos switch what they lead to."""
     root_of: dict[str, str] = {}
@@ -476,24 +448,10 @@ def _event_facts(
             "uuid": stored.event.uuid,
             "person": stored.event.annotator,
             "kind": stored.event.kind.value,
-            "label": names.get(_or_none(stored.event.class_number)),
+            "label": names.get(stored.event.class_number),
             "source": source_of(stored.event),
             "time": stored.server_time.timestamp(),
             "is_undone": is_undone[stored.event.uuid],
         }
         for stored in reversed(events)
     ]
-
-
-def _or_none(number: int | None) -> int:
-    return _NOWHERE if number is None else number
-
-
-def add_browse(app: FastAPI, session: Session, background: Background) -> None:
-    """Add the addresses of the view that shows all images."""
-    browse = app.state.browse = Browse(session, background)
-    app.post("/api/browse")(browse.page)
-    app.post("/api/browse/names")(browse.names)
-    app.post("/api/map")(browse.map)
-    app.post("/api/change")(browse.change)
-    app.post("/api/history")(browse.history)

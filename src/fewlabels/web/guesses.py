@@ -139,11 +139,25 @@ _last: dict[str, tuple[tuple[Any, ...], Guess | None]] = {}
 
 @project_job
 def guess(project: Project) -> Facts:
-    """Return how many images each class gets, as the labels are now."""
+    """Return the likeliest class of all images, as the labels are now.
+
+    Returns:
+        ``counts``: how many images without an answer each class gets. ``predictions``:
+        the likeliest ``classes`` and how ``sure`` they are, as numbers of 16 bits in
+        the order of the images, in base 64; the second are shares of 65,535. ``items``
+        is a digest of the images.
+    """
     current = _guess(project)
     if current is None:
-        return {"by": None, "counts": {}}
-    return {"by": current.by, "counts": current.counts()}
+        return {"by": None, "counts": {}, "predictions": {"by": None}}
+    predictions = {
+        "by": current.by,
+        "items": ordered_digest(item.id for item in current.snapshot.items),
+        "classes": _encoded(current.classes),
+        "sure": _encoded(np.rint(current.shares.max(axis=1) * 65_535)),
+    }
+    counts = current.counts()
+    return {"by": current.by, "counts": counts, "predictions": predictions}
 
 
 @project_job
@@ -231,50 +245,11 @@ def second_looks(project: Project) -> Facts:
 
 
 @project_job
-def suggestions(project: Project, *, items: list[str]) -> Facts:
-    """Return the likeliest class of some images, by id, and how sure it is.
-
-    Not of rounds with images that measure: a suggestion would sway the label that is to
-    judge it, and suggestions for the others alone would reveal which measure.
-    """
-    guess = _guess(project)
-    if guess is None:
-        return {}
-    positions, hidden = guess.snapshot.positions, set[str]()
-    for asked in guess.snapshot.rounds:
-        if any(entry.role == "audit" for entry in asked.items):
-            hidden |= {entry.item for entry in asked.items}
-    known = [item for item in items if item in positions and item not in hidden]
-    places = np.asarray([positions[item] for item in known], dtype=np.int64)
-    return {tile["item"]: tile for tile in guess.tiles(places)}
-
-
-@project_job
-def predictions(project: Project) -> Facts:
-    """Return the likeliest class of all images, and how probable it is.
-
-    Returns:
-        ``classes`` and ``sure``: numbers of 16 bits in the order of the images, in
-        base 64; the second are shares of 65,535. ``items`` is a digest of the images.
-    """
-    guess = _guess(project)
-    if guess is None:
-        return {"by": None}
-    sure = np.rint(guess.shares.max(axis=1) * 65_535)
-    return {
-        "by": guess.by,
-        "items": ordered_digest(item.id for item in guess.snapshot.items),
-        "classes": _encoded(guess.classes),
-        "sure": _encoded(sure),
-    }
-
-
-@project_job
 def layout(project: Project) -> Facts:
     """Return a place in the plane for each image: like ones are near each other.
 
     Returns:
-        ``x`` and ``y``: numbers of 16 bits in base 64, as of :func:`predictions`: the
+        ``x`` and ``y``: numbers of 16 bits in base 64, as of :func:`guess`: the
         two main components of the features. ``reason``: why there are none.
     """
     guess = _guess(project)

@@ -68,12 +68,6 @@ class Budget(_Message):
     budget: int = Field(ge=1, le=MOST_BUDGET)
 
 
-class Suggestions(_Message):
-    """A wish for what the model predicts for images that are being labeled."""
-
-    items: list[Name] = Field(min_length=1, max_length=100)
-
-
 class ClassLook(BaseModel):
     """How the page shows a class."""
 
@@ -158,6 +152,8 @@ class Action(_Message):
 class Filter(_Message):
     """Which images to list: those that meet all conditions, in an order."""
 
+    items: list[Name] | None = Field(default=None, max_length=100)
+    """Only these."""
     label: ClassName | None = None
     """The class that the annotators agree on."""
     answer: Literal["none", "labeled", "undecided", "skipped", "unsure"] | None = None
@@ -183,13 +179,7 @@ class Filter(_Message):
     """Corners of a part of the map: x and y of the first, x and y of the next."""
     order: Literal["name", "newest", "doubt"] = "name"
     offset: int = Field(default=0, ge=0, le=100_000_000)
-    count: int = Field(default=100, ge=0, le=MOST_TILES)
-
-
-class Listing(Filter):
-    """Names alone, of many more images."""
-
-    count: int = Field(default=MOST_REVISED, ge=0, le=MOST_REVISED)
+    count: int = Field(default=100, ge=0, le=MOST_REVISED)
 
 
 class ItemWish(_Message):

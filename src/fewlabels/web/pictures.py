@@ -43,6 +43,10 @@ class ImageNames:
         entry = self._entry(name)
         return None if entry is None else entry[0]
 
+    def items(self, names: Iterable[str]) -> list[str]:
+        """Return the ids of items that are there, by their names on the page."""
+        return [entry[0] for entry in map(self._entry, names) if entry is not None]
+
     def file(self, name: str) -> ImageFile | None:
         """Return the file of an item by its name on the page."""
         entry = self._entry(name)

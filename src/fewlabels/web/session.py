@@ -175,8 +175,7 @@ class Session:
 
     def confirm(self, given: Confirmation) -> Facts:
         """Confirm a class for many images, or undo that."""
-        items = [self.images.item(name) for name in given.items]
-        known = [item for item in items if item is not None]
+        known = self.images.items(given.items)
         who: Facts = {"annotator": given.annotator, "uuid": given.uuid}
         if given.undoes is not None:
             done = self.project.take_back(known, given.undoes, **who)

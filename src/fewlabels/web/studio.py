@@ -18,6 +18,7 @@ from fewlabels.errors import AnswersError, UsageError
 from fewlabels.projects import Project
 from fewlabels.projects.exchange import FaultyRowError, ImageFinder, image_name
 from fewlabels.web.background import Background
+from fewlabels.web.browse import Browse
 from fewlabels.web.messages import Facts
 from fewlabels.web.session import Session
 
@@ -53,7 +54,9 @@ class Event(_Message):
     annotation: dict[str, Any] = {}
 
 
-def add_studio(app: FastAPI, session: Session, background: Background) -> None:
+def add_studio(
+    app: FastAPI, session: Session, background: Background, browse: Browse
+) -> None:
     """Add the addresses that Label Studio calls; the guard refuses all others there."""
 
     def version() -> str:
@@ -71,10 +74,7 @@ def add_studio(app: FastAPI, session: Session, background: Background) -> None:
     @app.post("/predict")
     def predict(wish: Prediction) -> Facts:
         items = _items(session.project, wish.tasks)
-        known = sorted({item for item in items if item is not None})
-        guesses: Facts = {}
-        if known and background.is_ready:
-            guesses = background.ask("suggestions", items=known)
+        guesses = browse.predictions([item for item in items if item is not None])
         names, now = _names(wish.label_config or ""), version()
         results = [_result(guesses.get(item or ""), names, now) for item in items]
         return {"results": results, "model_version": now}
@@ -115,7 +115,7 @@ def _result(guess: Facts | None, names: dict[str, str], version: str) -> Facts:
     """Return a prediction in Label Studio's format; empty if there is none."""
     if guess is None:
         return {"result": [], "score": 0.0, "model_version": version}
-    value = {"choices": [guess["class"]]}
+    value = {"choices": [guess["predicted"]]}
     return {
         "result": [{**names, "value": value, "score": guess["sure"]}],
         "score": guess["sure"],

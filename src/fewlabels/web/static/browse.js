@@ -181,6 +181,7 @@ export class BrowseView {
       this.#drawActions();
     }
     if (this.isMap && this.waitsForMap) this.#loadMap();
+    else if (this.by === null && state.jobs.guesses.result?.by) this.refresh(); // the first predictions
     if (this.sequence !== undefined && state.sequence > this.sequence && !this.isStale) {
       this.isStale = true;
       this.#drawCount();
@@ -297,15 +298,9 @@ export class BrowseView {
     const isNew = JSON.stringify(answer.people) !== JSON.stringify(this.people);
     Object.assign(this, { total: answer.total, numImages: answer.num_images, by: answer.by, people: answer.people });
     if (isNew) this.#drawForm();
-    if (answer.is_pending) this.#waitForPredictions();
     this.at = Math.min(this.at, Math.max(0, this.total - 1));
     this.#layOut();
     this.grid.dataset.turn = turn;
-  }
-
-  #waitForPredictions() {
-    clearTimeout(this.waiting);
-    this.waiting = setTimeout(() => this.page.view === "browse" && this.refresh(), 1500);
   }
 
   #visibleBlocks() {
@@ -490,9 +485,9 @@ export class BrowseView {
     if (last - first > MOST_SELECTED) toast(`At most ${number(MOST_SELECTED)} images are changed at once; the first ones are selected.`);
     if (ids.includes(undefined)) {
       const count = Math.min(MOST_SELECTED, last - first);
-      const answer = await post("/api/browse/names", { ...this.wish, offset: first, count }).catch((error) => toast(error.message));
+      const answer = await post("/api/browse", { ...this.wish, offset: first, count }).catch((error) => toast(error.message));
       if (!answer) return;
-      ids = answer.items;
+      ids = answer.tiles.map((tile) => tile.id);
     }
     this.selected = new Set(ids.slice(0, MOST_SELECTED));
     this.#selectionChanged();

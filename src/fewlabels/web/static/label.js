@@ -477,14 +477,14 @@ export class LabelView {
     if (!this.thinks || !item) return;
     if (!this.thoughts.has(item.id)) {
       const items = [item, ...this.queue].slice(0, 20).map((next) => next.id);
-      const found = await post("/api/suggestions", { ...this.page.signature, items }, { seconds: 65 }).catch(() => null);
-      if (!found) return;
-      this.thoughts = new Map(items.map((id) => [id, found[id] ?? null]));
+      const answer = await post("/api/browse", { ...this.page.signature, items }).catch(() => null);
+      if (!answer) return;
+      this.thoughts = new Map(answer.tiles.map((tile) => [tile.id, tile]));
     }
     const thought = this.thoughts.get(item.id);
-    if (!thought || item !== this.current) return;
+    if (!thought?.predicted || item !== this.current) return;
     box.hidden = false;
-    box.textContent = `The model thinks: ${thought.class}, ${Math.round(100 * thought.sure)} % sure`;
+    box.textContent = `The model thinks: ${thought.predicted}, ${Math.round(100 * thought.sure)} % sure`;
   }
 
   /** Plan more labels. */
