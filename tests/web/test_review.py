@@ -397,21 +397,22 @@ def test_the_results_tell_what_is_known_and_what_is_not(project):
     project.train()
     told = browser.get("/api/results").json()
     (point,) = told["curve"]
-    assert point["labels"] == 6
-    assert 0 <= point["low"] <= point["accuracy"] <= point["high"] <= 1
+    assert point["num_labeled"] == 6
+    audited = point["audited"]
+    accuracy = audited["num_right"] / audited["num_audited"]
+    assert 0 <= audited["low"] <= accuracy <= audited["high"] <= 1
     assert [one["name"] for one in told["classes"]] == list(CLASSES)
     assert sum(one["labels"] for one in told["classes"]) == 9  # as everywhere
     assert sum(one["measuring"] for one in told["classes"]) == 3
     assert sum(one["predicted"] for one in told["classes"]) == 30
     assert sum(cell["count"] for cell in told["confusion"]) == 3
     for side in ("recall", "precision"):
-        shares = [one[side] for one in told["measures"]]
-        assert sum(share["of"] for share in shares) == 3
+        shares = [one[side] for one in told["classes"]]
+        assert sum(share["num_audited"] for share in shares) == 3
         assert all(share["low"] <= share["high"] for share in shares)
-        right = sum(share["right"] for share in shares)
-        assert right == round(3 * point["accuracy"])
+        assert sum(share["num_right"] for share in shares) == audited["num_right"]
     assert told["model"]["num_labels"] == sum(told["model"]["classes"].values()) == 6
-    assert told["model"]["num_measuring"] == 3
+    assert told["num_measuring"] == 3
     project.add_class("neither")
     assert browser.get("/api/results").json()["classes"][2]["predicted"] is None
 
@@ -459,11 +460,11 @@ def test_confirmed_images_come_back_unmarked_and_show_how_often_people_slip(
             assert browser.act("repeat", **body).status_code == 200
     assert browser.session.state()["spent"] == 9  # it costs no budget
     told = browser.get("/api/results").json()["repeats"]
-    assert (told["num_slips"], told["num_repeats"]) == (1, 2)
+    assert (told["num_right"], told["num_audited"]) == (1, 2)
     assert 0 < told["low"] < 0.5 < told["high"] < 1
     assert browser.act("undo", annotator="ann", target=last).status_code == 200
     told = browser.get("/api/results").json()["repeats"]
-    assert (told["num_slips"], told["num_repeats"]) == (0, 1)
+    assert (told["num_right"], told["num_audited"]) == (1, 1)
 
 
 def test_without_features_there_is_no_map(project, monkeypatch):

@@ -1,14 +1,13 @@
 """The labeling of a project: requests of the page as verbs of the project."""
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -19,7 +18,7 @@ from fewlabels.errors import (
     UsageError,
     check_distinct,
 )
-from fewlabels.experiments.evaluation import accuracy_interval
+from fewlabels.experiments.evaluation import AuditedAccuracy, accuracy_interval
 from fewlabels.files import read_regular, replace_text
 from fewlabels.projects import Project
 from fewlabels.projects.labels import annotator_name, removed_classes
@@ -364,50 +363,34 @@ class Session:
             }
 
     def model_status(self) -> Facts:
-        """Return how good the model is, its learning curve, and the gain of labels."""
+        """Return how good the model is, its learning curve, and what it learned."""
         status = self.project.status()
-        points = [
-            {
-                "labels": point.num_labeled,
-                "accuracy": point.audited.accuracy,
-                "low": point.audited.low,
-                "high": point.audited.high,
-                "once_low": point.once.low,
-                "once_high": point.once.high,
-            }
-            for point in status.curve
-            if point.audited.num_audited
-        ]
-        predicted = status.model.predicted if status.model is not None else ()
-        unknown = (None,) * (len(status.classes) - len(predicted))
-        shares = (*predicted, *unknown)
+        model, names = status.model, status.classes
         retired = {e.name for e in self.project.store.classes() if not e.is_active}
-        counts = zip(status.class_counts, status.audit_counts, shares, strict=True)
+        learned = None
+        if model is not None:
+            counts = zip(model.classes, model.class_counts, strict=True)
+            learned = {
+                "name": model.name,
+                "trainer": model.trainer,
+                "num_labels": model.num_labeled,
+                "classes": {name: count for name, count in counts if count},
+            }
         return {
             "headline": project_headline(status),
-            "explanation": list(project_explanation(status)),
-            "curve": points,
-            "gain": None if status.gain is None else str(status.gain),
+            "explanation": " ".join(project_explanation(status)),
+            "curve": [point for point in status.curve if point.audited.num_audited],
             "advice": status.advice,
-            "is_enough": status.is_enough,
-            "notes": list(status.notes),
+            "notes": status.notes,
             "num_unused": status.num_unused,
-            "num_images": status.num_images,
-            "classes": [
-                {
-                    "name": name,
-                    "labels": labels + measuring,
-                    "measuring": measuring,
-                    "predicted": share,
-                }
-                for name, (labels, measuring, share) in zip(
-                    status.classes, counts, strict=True
-                )
-                if name not in retired
+            "num_measuring": status.num_audited,
+            "classes": class_measures(status, retired),
+            "confusion": [
+                {"label": names[label], "predicted": names[predicted], "count": count}
+                for (label, predicted), count in sorted(status.confusion.items())
             ],
-            **class_measures(status, retired),
-            "model": learned_from(status),
-            "repeats": slips_of(self.project.store),
+            "model": learned,
+            "repeats": repeated_labels(self.project.store),
         }
 
     def people_status(self) -> Facts:
@@ -421,98 +404,82 @@ class Session:
         # Labels that a model suggested, or a file had, say little about agreement.
         given = [verdict for verdict in verdicts if verdict.is_asked]
         labels = [verdict for verdict in given if verdict.kind in LABELS]
-        by_person: dict[str, dict[str, int | None]] = defaultdict(dict)
+        people = sorted({verdict.annotator for verdict in given})
+        classes: dict[str, dict[str, str]] = {name: {} for name in people}
         for verdict in labels:
-            by_person[verdict.annotator][verdict.item] = verdict.class_number
-        kappas = agreement(labels)
-        pairs = []
-        for (first, other), kappa in sorted(kappas.cohen.items()):
-            own, others = by_person[first], by_person[other]
-            shared = own.keys() & others.keys()
-            same = sum(own[item] == others[item] for item in shared)
-            facts: dict[str, Any] = {
-                "first": first,
-                "other": other,
-                "shared": len(shared),
-            }
-            pairs.append(facts | {"same": same, "kappa": kappa})
+            classes[verdict.annotator][verdict.item] = names[verdict.class_number or 0]
         kinds = Counter((verdict.annotator, verdict.kind) for verdict in given)
+        kappas = agreement(labels)
         votes = consensus(labels, self.project.settings.overlap)
-        apart = [
-            vote.item for vote in votes if vote.is_complete and len(vote.votes) > 1
-        ]
-        shown = set(apart[:MOST_DISPUTED])
-        answers: dict[str, list[dict[str, str]]] = defaultdict(list)
-        for verdict in labels:
-            if verdict.item in shown:
-                label = names[verdict.class_number or 0]
-                answers[verdict.item].append(
-                    {"annotator": verdict.annotator, "label": label}
-                )
+        apart = sorted(v.item for v in votes if v.is_complete and len(v.votes) > 1)
         return {
             "people": [
                 {
                     "name": name,
-                    "labels": len(by_person[name]),
+                    "labels": len(classes[name]),
                     "skipped": kinds[name, Kind.SKIP],
                     "unsure": kinds[name, Kind.UNSURE],
                 }
-                for name in sorted({verdict.annotator for verdict in given})
+                for name in people
             ],
-            "pairs": pairs,
+            "pairs": [
+                {
+                    "first": first,
+                    "other": other,
+                    "shared": len(classes[first].keys() & classes[other].keys()),
+                    "same": len(classes[first].items() & classes[other].items()),
+                    "kappa": kappa,
+                }
+                for (first, other), kappa in sorted(kappas.cohen.items())
+            ],
             "kappa": kappas.fleiss,
             "num_apart": len(apart),
             "apart": self.tiles(
-                [{"item": item, "answers": answers[item]} for item in sorted(shown)]
+                [
+                    {
+                        "item": item,
+                        "answers": [
+                            {"annotator": name, "label": classes[name][item]}
+                            for name in people
+                            if item in classes[name]
+                        ],
+                    }
+                    for item in apart[:MOST_DISPUTED]
+                ]
             ),
         }
 
 
-# ---------------------------------------------------------------- measures of classes
-
-
-def class_measures(status: Status, retired: Collection[str]) -> Facts:
-    """Return precision and recall of each class, and what is confused with what.
+def class_measures(status: Status, retired: Collection[str]) -> list[Facts]:
+    """Return labels, predictions, recall and precision of each class.
 
     Retired classes are left out, unless the latest model still predicts them.
     """
     used = {number for pair in status.confusion for number in pair}
-    numbers = [
-        number
+    predicted = status.model.predicted if status.model is not None else ()
+
+    def share(number: int, side: int) -> AuditedAccuracy:
+        pairs = status.confusion.items()
+        total = sum(count for pair, count in pairs if pair[side] == number)
+        return accuracy_interval(status.confusion.get((number, number), 0), total)
+
+    return [
+        {
+            "name": name,
+            "is_active": name not in retired,
+            "labels": status.class_counts[number] + status.audit_counts[number],
+            "measuring": status.audit_counts[number],
+            "predicted": predicted[number] if number < len(predicted) else None,
+            "recall": share(number, 0),
+            "precision": share(number, 1),
+        }
         for number, name in enumerate(status.classes)
         if name not in retired or number in used
     ]
 
-    def share(number: int, side: int) -> Facts:
-        pairs = status.confusion.items()
-        total = sum(count for pair, count in pairs if pair[side] == number)
-        right = status.confusion.get((number, number), 0)
-        interval = accuracy_interval(right, total)
-        ends = {"low": interval.low, "high": interval.high}
-        return {"right": right, "of": total, **ends}
 
-    return {
-        "measures": [
-            {
-                "name": status.classes[number],
-                "recall": share(number, 0),
-                "precision": share(number, 1),
-            }
-            for number in numbers
-        ],
-        "confusion": [
-            {
-                "label": status.classes[label],
-                "predicted": status.classes[predicted],
-                "count": count,
-            }
-            for (label, predicted), count in sorted(status.confusion.items())
-        ],
-    }
-
-
-def slips_of(store: Store) -> Facts:
-    """Return how many confirmed labels were repeated, and how many were slips."""
+def repeated_labels(store: Store) -> AuditedAccuracy:
+    """Return how many confirmed labels were the same when they were given again."""
     repeats = [
         stored.event
         for stored in store.events(kinds={Kind.RELABEL})
@@ -523,33 +490,12 @@ def slips_of(store: Store) -> Facts:
         for some in chunked(str(event.item) for event in repeats)
         for verdict in store.verdicts(with_missing=True, items=some)
     }
-    slips = [
-        event.class_number != event.payload[REPEATED]
+    same = [
+        event.class_number == event.payload[REPEATED]
         for event in repeats
         if event.uuid in held
     ]
-    interval = accuracy_interval(sum(slips), len(slips))
-    counts = {"num_slips": sum(slips), "num_repeats": len(slips)}
-    return {**counts, "low": interval.low, "high": interval.high}
-
-
-def learned_from(status: Status) -> Facts | None:
-    """Return what the latest model, which an export writes, learned from."""
-    model = status.model
-    if model is None:
-        return None
-    return {
-        "name": model.name,
-        "trainer": model.trainer,
-        "num_labels": model.num_labeled,
-        "num_unused": status.num_unused,
-        "num_measuring": status.num_audited,
-        "classes": {
-            name: count
-            for name, count in zip(model.classes, model.class_counts, strict=True)
-            if count
-        },
-    }
+    return accuracy_interval(sum(same), len(same))
 
 
 # ------------------------------------------------------------------- looks of classes

@@ -15,7 +15,8 @@ function s(tag, props, ...children) {
 }
 
 /** The accuracy of each model, with its interval, over the labels it learned from. */
-function curve(points) {
+function curve(rounds) {
+  const points = rounds.map(({ num_labeled: labels, audited }) => ({ labels, accuracy: audited.num_right / audited.num_audited, ...audited }));
   const [width, height, left, bottom] = [520, 240, 44, 30];
   const most = Math.max(...points.map((point) => point.labels), 1);
   const x = (labels) => left + ((width - left - 14) * labels) / most;
@@ -42,7 +43,7 @@ function curve(points) {
 const percent = (share) => `${Math.round(100 * share)} %`;
 
 /** A share with its interval: a bar for where it may be, a mark for what was seen. */
-function range({ right, of, low, high }, what) {
+function range({ num_right: right, num_audited: of, low, high }, what) {
   if (!of) return h("span", { class: "quiet" }, "not seen yet");
   const text = `${percent(right / of)}, between ${percent(low)} and ${percent(high)}: ${right} of ${of} images ${what}`;
   const [width, height] = [120, 12];
@@ -57,18 +58,17 @@ function range({ right, of, low, high }, what) {
 }
 
 function balance(status, more) {
-  const measures = new Map(status.measures.map((entry) => [entry.name, entry]));
   const head = ["Class", "Labels", "Recognized", "Right when predicted", "Predicted", ""].map((text) => h("th", { scope: "col" }, text));
-  const rows = status.classes.map((entry) => {
-    const { recall, precision } = measures.get(entry.name);
+  const active = status.classes.filter((entry) => entry.is_active);
+  const rows = active.map((entry) => {
     const labels = entry.measuring ? `${entry.labels}, ${entry.measuring} of them check` : String(entry.labels);
     return h(
       "tr",
       {},
       h("th", { scope: "row" }, entry.name),
       h("td", {}, labels),
-      h("td", {}, range(recall, `labeled ${entry.name} are recognized`)),
-      h("td", {}, range(precision, `predicted as ${entry.name} are right`)),
+      h("td", {}, range(entry.recall, `labeled ${entry.name} are recognized`)),
+      h("td", {}, range(entry.precision, `predicted as ${entry.name} are right`)),
       h("td", {}, entry.predicted === null ? "" : String(entry.predicted)),
       h("td", {}, h("button", { type: "button", class: "link", "aria-label": `Find more of ${entry.name}`, onclick: () => more(entry.name) }, "find more")),
     );
@@ -80,7 +80,7 @@ const MOST_IN_MATRIX = 15; // classes; of more, the confusions are listed
 
 /** What is confused with what; a click shows such images in Review. */
 function confusion(status, show) {
-  const names = status.measures.map((entry) => entry.name);
+  const names = status.classes.map((entry) => entry.name);
   const counts = new Map(status.confusion.map((cell) => [JSON.stringify([cell.label, cell.predicted]), cell.count]));
   const most = Math.max(1, ...counts.values());
   const cell = (label, predicted) => {
@@ -102,13 +102,13 @@ function confusion(status, show) {
 }
 
 /** How often confirmed labels are wrong, by those that were labeled once more. */
-function slips({ num_slips: slips, num_repeats: repeats, low, high }) {
+function slips({ num_right: same, num_audited: repeats, low, high }) {
   if (!repeats) return null;
-  return h("p", { class: "quiet wrap" }, `${repeats} confirmed images came back in Label, without a prediction: ${slips} got another class. So between ${percent(low)} and ${percent(high)} of the confirmed labels are likely to be slips (95 % level).`);
+  return h("p", { class: "quiet wrap" }, `${repeats} confirmed images came back in Label, without a prediction: ${repeats - same} got another class. So between ${percent(1 - high)} and ${percent(1 - low)} of the confirmed labels are likely to be slips (95 % level).`);
 }
 
 /** What the latest model, which an export writes, learned from. */
-function learned(model, state) {
+function learned({ model, num_unused: unused, num_measuring: measuring }, state) {
   if (!model) return h("p", { class: "quiet wrap" }, "There is no model yet. It needs labels of at least two classes.");
   const parts = Object.entries(model.classes).map(([name, count]) => `${name} ${count}`);
   const sources = [["asked one by one", state?.spent], ["confirmed in Review", state?.confirmed], ["imported", state?.imported]].filter(([, count]) => count).map(([what, count]) => `${count} ${what}`);
@@ -116,7 +116,7 @@ function learned(model, state) {
     "div",
     {},
     h("p", { class: "wrap" }, `${model.name} (${model.trainer}) learned from ${model.num_labels} labels: ${parts.join(", ")}.`),
-    h("p", { class: "quiet wrap" }, `Labels of this project: ${sources.join(", ")}. ${model.num_measuring} of them were drawn at random to check the model, which never learns from them. ${model.num_unused ? `${model.num_unused} labels are not in the model yet; an export trains on them first where that takes seconds.` : "The model has learned from all others."}`),
+    h("p", { class: "quiet wrap" }, `Labels of this project: ${sources.join(", ")}. ${measuring} of them were drawn at random to check the model, which never learns from them. ${unused ? `${unused} labels are not in the model yet; an export trains on them first where that takes seconds.` : "The model has learned from all others."}`),
   );
 }
 
@@ -159,7 +159,7 @@ export class ResultsView {
       h(
         "div",
         { class: "card wide lead" },
-        h("div", {}, h("h2", { class: "headline" }, status.headline), h("p", { class: "quiet wrap" }, status.explanation.join(" ")), status.advice ?? status.gain ? h("div", { class: "gain" }, h("h3", {}, "Have I labeled enough?"), h("p", {}, status.advice ?? status.gain)) : null),
+        h("div", {}, h("h2", { class: "headline" }, status.headline), h("p", { class: "quiet wrap" }, status.explanation), status.advice ? h("div", { class: "gain" }, h("h3", {}, "Have I labeled enough?"), h("p", {}, status.advice)) : null),
         h(
           "div",
           { class: "buttons" },
@@ -172,7 +172,7 @@ export class ResultsView {
       h("div", { class: "card" }, h("h2", {}, "Learning curve"), h("p", { class: "quiet wrap" }, "The share of random checks (images drawn at random that only measure) that each model gets right. The true share is likely within the band."), status.curve.length ? curve(status.curve) : h("p", { class: "quiet wrap" }, "It begins with the first model that can be measured.")),
       h("div", { class: "card" }, h("h2", {}, "What is confused with what"), h("p", { class: "quiet wrap" }, "Random checks by their label (rows) and what the latest model predicts (columns). A click shows images in Review that may be confused in the same way."), status.confusion.length ? confusion(status, (label, predicted) => this.page.views.review.showMore(predicted, label === predicted ? "mixed" : "mistakes", label === predicted ? null : label)) : h("p", { class: "quiet wrap" }, "It begins with the first model that can be measured.")),
       h("div", { class: "card wide" }, h("h2", {}, "Classes"), h("p", { class: "quiet wrap" }, "Recognized: the share of its images that the model finds (recall). Right when predicted: the share of its predictions that are right (precision). Both come from the random checks; the range behind each holds at the 95 % level. Predicted: images that the model puts in the class."), balance(status, (name) => this.page.views.review.showMore(name))),
-      h("div", { class: "card wide" }, h("h2", {}, "What the exported model learned from"), learned(status.model, this.page.state), slips(status.repeats)),
+      h("div", { class: "card wide" }, h("h2", {}, "What the exported model learned from"), learned(status, this.page.state), slips(status.repeats)),
       status.notes.length ? h("div", { class: "card wide" }, h("h2", {}, "To keep in mind"), h("ul", {}, status.notes.map((note) => h("li", {}, note)))) : null,
       this.people,
       this.slips,
