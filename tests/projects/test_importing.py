@@ -198,8 +198,10 @@ def test_images_that_measure_are_left_out_with_their_copies(tmp_path):
         done = project.import_labels(write(tmp_path / "labels.csv", rows))
         assert done.num_new == 18
         assert len(done.left_out) == 7
-        assert f"'{measured[0]}' is in the audit slice" in str(done.left_out[0])
-        assert "is a copy of an image in the audit slice" in str(done.left_out[-1])
+        assert f"'{measured[0]}' measures, so its label is not imported" in str(
+            done.left_out[0]
+        )
+        assert "is a copy of one that does" in str(done.left_out[-1])
         assert not held(project).keys() & {*measured, "copy.png"}
         assert project.snapshot().audited == {}
 
@@ -211,7 +213,7 @@ def test_imported_images_are_never_drawn_to_measure(project, tmp_path):
     assert asked.num_audit == 3
     assert not set(paths(project, asked)) & set(names(range(15)))
     notes = " ".join(project.status().notes)
-    assert "15 images were imported before the audit slice was drawn" in notes
+    assert "15 images were imported before those that measure were drawn" in notes
 
 
 def test_an_open_image_that_is_imported_is_open_no_more(project, tmp_path):

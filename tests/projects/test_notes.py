@@ -58,7 +58,7 @@ def test_labels_of_vanished_images_are_told_with_the_budget(project):
     assert "neither train nor measure" in note
     assert "the budget gets as many labels back" in note
     assert (status.num_spent, sum(status.class_counts)) == (6, 2)
-    assert not noted(project, "audit slice have no label")  # none was skipped
+    assert not noted(project, "Of the images that measure")  # none was skipped
     for name in gone:
         (aside / name).rename(project.images_folder / name)
     project.index()

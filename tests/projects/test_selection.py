@@ -109,7 +109,7 @@ def test_labels_that_a_strategy_chose_never_estimate(tmp_path):
         assert status.num_audited == 0
         assert status.curve[-1].audited.accuracy is None
         assert status.gain.gain is None
-        assert "No audit slice was set aside" in status.notes[0]
+        assert "No images were set aside to measure" in status.notes[0]
 
 
 def test_a_budget_beyond_the_images_leaves_images_to_learn_from(tmp_path):

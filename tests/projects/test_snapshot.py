@@ -107,7 +107,7 @@ def test_a_slice_that_was_drawn_late_is_said_to_flatter(tmp_path):
         assert not any("drawn after others" in note for note in project.status().notes)
         go_on(project)
         notes = project.status().notes
-    assert any("3 images of the audit slice were drawn after" in note for note in notes)
+    assert any("3 images that measure were drawn after" in note for note in notes)
 
 
 @UNTRAINED

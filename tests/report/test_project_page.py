@@ -159,7 +159,7 @@ def test_without_an_audit_slice_no_number_is_given(tmp_path):
     shown = text_of(path)
     assert "Accuracy not measured: no images were set aside to measure on." in shown
     assert "says nothing about others." in shown
-    assert "No audit slice was set aside" in shown
+    assert "No images were set aside to measure" in shown
     assert "of images right" not in shown
     assert "model-000 6 – –" in shown
 
@@ -177,7 +177,7 @@ def test_an_audit_slice_without_labels_says_so(tmp_path):
         answer(project, asked, words)
         project.train()
         shown = text_of(page(project))
-    assert "not measured: none of the audit images has a label." in shown
+    assert "not measured: none of the images that measure has a label." in shown
 
 
 def test_an_audit_slice_younger_than_a_model_says_so(tmp_path):
@@ -190,7 +190,7 @@ def test_an_audit_slice_younger_than_a_model_says_so(tmp_path):
         shown = text_of(page(project))
         project.train()
         later = text_of(page(project))
-    words = "the audit images were drawn after the model was trained."
+    words = "the images that measure were drawn after the model was trained."
     assert words in shown
     assert words not in later
 

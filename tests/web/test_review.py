@@ -118,7 +118,7 @@ def test_what_measures_is_never_in_review_and_cannot_be_confirmed(project):
     )
     every = {tile["item"] for tile in review(project)["tiles"]}
     assert not every & audit
-    with pytest.raises(UsageError, match="is an audit image"):
+    with pytest.raises(UsageError, match="measures; a person"):
         project.confirm([one], "even", uuid=uuid())
 
 

@@ -185,8 +185,8 @@ def import_labels(
 ) -> None:
     """Import existing labels: all of a file or, if a row is wrong, none.
 
-    Imported labels train and cost no budget. They never measure accuracy: images of
-    the audit slice are left out.
+    Imported labels train and cost no budget. They never measure accuracy: images that
+    do are left out.
 
     Options:
         source ([FILE]): Table (.csv, .jsonl, .parquet), Label Studio export (.json), or

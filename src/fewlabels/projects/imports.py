@@ -335,8 +335,8 @@ class _Plan:
         """Add a row about an image, unless it measures or its class is not known."""
         path = quoted(self._items[item].path)
         if item in self._audit or self._items[item].group in self._audit_groups:
-            role = "" if item in self._audit else "a copy of an image "
-            why = f"{path} is {role}in the audit slice, so its label is not imported."
+            role = "measures" if item in self._audit else "is a copy of one that does"
+            why = f"{path} {role}, so its label is not imported."
             self.left_out.append(entry.fault(why))
             return
         try:

@@ -256,9 +256,7 @@ class ProjectLabels(ProjectFolder):
                 raise UnknownNameError("class", name, numbers)
             audit = store.audit_items() & set(items)
             if audit:
-                raise UsageError(
-                    f"'{min(audit)}' is an audit image; a person has to label it."
-                )
+                raise UsageError(f"'{min(audit)}' measures; a person has to label it.")
             verdicts = store.verdicts(with_missing=True, items=items)
             mine = {v.item for v in verdicts if v.uuid == part_uuid(uuid, v.item)}
             token, free = new_uuid(), set()

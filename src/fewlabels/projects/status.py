@@ -198,13 +198,13 @@ def _audit_notes(project: "Project", snapshot: Snapshot) -> Iterator[str]:
         )
     if not project.settings.audit:
         yield (
-            "No audit slice was set aside, so the accuracy is not known. Raise "
-            f"'audit' in '{project.settings_file}' to measure from the next ask on."
+            f"No {noun}s were set aside to measure, so the accuracy is not known. "
+            f"Raise 'audit' in '{project.settings_file}' to measure from the next ask."
         )
     missing = len(snapshot.audit - snapshot.audited.keys() - snapshot.vanished)
     if snapshot.audited and missing:
         yield (
-            f"{count(missing, noun)} of the audit slice have no label. "
+            f"Of the {noun}s that measure, {missing:,} have no label. "
             f"If hard {noun}s were skipped, the measured accuracy is too high."
         )
     rounds = snapshot.rounds
@@ -214,15 +214,15 @@ def _audit_notes(project: "Project", snapshot: Snapshot) -> Iterator[str]:
     earlier = {v.item for v in imported if drawn and v.server_time < drawn}
     if earlier:
         yield (
-            f"{count(len(earlier), noun)} were imported before the audit slice was "
+            f"{count(len(earlier), noun)} were imported before those that measure were "
             f"drawn, so the accuracy refers to the other {noun}s."
         )
     first = {entry.item for asked in rounds[:1] for entry in asked.items}
     num_late = len(snapshot.audit - first)
     if num_late:
         yield (
-            f"{count(num_late, noun)} of the audit slice were drawn after others had "
-            "been chosen. Where those were the hard ones, the measured accuracy is a "
+            f"{count(num_late, noun)} that measure were drawn after others had been "
+            "chosen. Where those were the hard ones, the measured accuracy is a "
             "little too high."
         )
 

@@ -178,8 +178,8 @@ def why_unmeasured(status: "Status") -> str:
     if not status.audit_size:
         return "no images were set aside to measure on"
     if not status.num_audited:
-        return "none of the audit images has a label"
-    return "the audit images were drawn after the model was trained"
+        return "none of the images that measure has a label"
+    return "the images that measure were drawn after the model was trained"
 
 
 def project_headline(status: "Status") -> str:
