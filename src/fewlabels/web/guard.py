@@ -18,24 +18,21 @@ import os
 import secrets
 import time
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b, sha256
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fewlabels.errors import check_range
 from fewlabels.files import open_regular, replace_file
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 MOST_BYTES = 256 * 1024
 """Largest body of a request."""
@@ -70,15 +67,15 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_HEADERS = (
-    (b"content-security-policy", _POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
-)
+_HEADERS = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+}
 _SAFE = frozenset({"GET", "HEAD"})
 _FOR_PROGRAMS = (
     "This address is for Label Studio, which has to sign in: basic authentication with "
@@ -188,19 +185,11 @@ def write_private(path: Path, content: bytes) -> None:
         partial.write_bytes(content)
 
 
-@dataclass
-class Refusal(Exception):  # noqa: N818 - nobody outside sees it
-    """Why a request goes no further."""
-
-    status: int
-    reason: str
-
-
 @dataclass(frozen=True)
 class Guard:
     """An application that lets only some requests through to another."""
 
-    app: Application
+    app: ASGIApp
     keys: Keys
     hosts: frozenset[str] = frozenset()
     """Names of this machine besides those that never leave it."""
@@ -208,7 +197,7 @@ class Guard:
     """Whether numeric addresses count, too; nobody can make one point elsewhere."""
     most_seconds: float = MOST_SECONDS
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
@@ -216,121 +205,98 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        headers = _headers(scope)
+        request = Request(scope, receive)
         try:
-            most, extra = self._admit(scope, headers)
-            body = await self._body(headers, receive, most)
-        except Refusal as refusal:
-            answer = PlainTextResponse(
-                refusal.reason, refusal.status, {"connection": "close"}
-            )
-            await answer(scope, receive, _with_headers(send, ()))
+            most, cookie = self._admit(request)
+            body = await self._body(request, most)
+        except HTTPException as refusal:
+            close = {"connection": "close"}
+            answer = PlainTextResponse(refusal.detail, refusal.status_code, close)
+            await answer(scope, receive, _with_headers(send))
             return
-        await self.app(scope, _replay(body, receive), _with_headers(send, extra))
+        await self.app(scope, _replay(body, receive), _with_headers(send, cookie))
 
-    def _admit(
-        self, scope: Message, headers: dict[str, str]
-    ) -> tuple[int, list[tuple[bytes, bytes]]]:
+    def _admit(self, request: Request) -> tuple[int, str | None]:
         """Check a request; return how large its body may be, and a new cookie."""
-        extra: list[tuple[bytes, bytes]] = []
-        most = MOST_UPLOAD_BYTES if scope["path"] in UPLOADS else MOST_BYTES
-        if scope["path"] in PROGRAMS:
-            self._check_program(headers)
+        path, cookie = request.scope["path"], None
+        most = MOST_UPLOAD_BYTES if path in UPLOADS else MOST_BYTES
+        if path in PROGRAMS:
+            self._check_program(request.headers)
             session, most = "program", MOST_PROGRAM_BYTES
         else:
-            self._check_origin(scope, headers)
-            session = self._cookie(headers)
+            self._check_origin(request)
+            session = self._session(request.headers)
             if not session:
-                self._check_token(scope)
+                token = request.query_params.get("token", "")
+                if not (_is_first_page(request) and self.keys.is_token(token)):
+                    raise HTTPException(401, _SIGN_IN)
                 session = self.keys.cookie()
-                extra.append((b"set-cookie", self.keys.header(session).encode()))
-        if JOIN in scope and not scope[JOIN](session):
-            raise Refusal(503, "Too many connections are open; close some tabs.")
-        return most, extra
+                cookie = self.keys.header(session)
+        if JOIN in request.scope and not request.scope[JOIN](session):
+            raise HTTPException(503, "Too many connections are open; close some tabs.")
+        return most, cookie
 
-    def _check_program(self, headers: dict[str, str]) -> None:
+    def _check_program(self, headers: Headers) -> None:
         """Raise unless a program that has the token calls; browsers are recognized."""
         self._check_host(headers)
-        names = (name for name in headers if name.startswith("sec-fetch-"))
-        if "origin" in headers or any(names):
-            raise Refusal(403, "This address is not for browsers.")
+        if any(name == "origin" or name.startswith("sec-fetch-") for name in headers):
+            raise HTTPException(403, "This address is not for browsers.")
         if not self.keys.is_password(headers.get("authorization", "")):
-            raise Refusal(401, _FOR_PROGRAMS)
+            raise HTTPException(401, _FOR_PROGRAMS)
 
-    def _check_host(self, headers: dict[str, str]) -> str:
+    def _check_host(self, headers: Headers) -> str:
         host, is_here = headers.get("host", ""), False
         with suppress(ValueError):
             name = (urlsplit(f"//{host}").hostname or "").lower()
             is_named = name in LOOPBACK or name in self.hosts
             is_here = is_named or (self.any_address and bool(ip_address(name)))
         if not is_here:
-            raise Refusal(403, "This name is not one of this machine.")
+            raise HTTPException(403, "This name is not one of this machine.")
         return host
 
-    def _check_origin(self, scope: Message, headers: dict[str, str]) -> None:
+    def _check_origin(self, request: Request) -> None:
         """Raise unless a request was meant for this machine, by a page of its own."""
-        host = self._check_host(headers)
-        origin = headers.get("origin")
-        is_same = origin is None or origin == f"{scope.get('scheme', 'http')}://{host}"
+        headers = request.headers
+        own = f"{request.scope.get('scheme', 'http')}://{self._check_host(headers)}"
         is_foreign = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
         how = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
-        is_link = _is_first_page(scope) and how == ("navigate", "document")
-        if not is_same or (is_foreign and not is_link):
-            raise Refusal(403, "The request comes from another site.")
-        if scope["method"] not in _SAFE and HEADER not in headers:
-            raise Refusal(403, f"A change needs the header {HEADER}.")
+        is_link = _is_first_page(request) and how == ("navigate", "document")
+        if headers.get("origin", own) != own or (is_foreign and not is_link):
+            raise HTTPException(403, "The request comes from another site.")
+        if request.method not in _SAFE and HEADER not in headers:
+            raise HTTPException(403, f"A change needs the header {HEADER}.")
 
-    def _cookie(self, headers: dict[str, str]) -> str:
+    def _session(self, headers: Headers) -> str:
         """Return the value of a valid cookie, and nothing if there is none."""
         # Other programs of this machine may have set cookies of any form.
-        for pair in headers.get("cookie", "").split(";"):
+        for pair in ";".join(headers.getlist("cookie")).split(";"):
             name, _, value = pair.partition("=")
             is_ours = name.strip() == self.keys.cookie_name
             if is_ours and self.keys.is_cookie(value.strip()):
                 return value.strip()
         return ""
 
-    def _check_token(self, scope: Message) -> None:
-        """Raise unless the first page is asked for with the token."""
-        given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token")
-        if not (_is_first_page(scope) and given and self.keys.is_token(given[0])):
-            raise Refusal(401, _SIGN_IN)
-
-    async def _body(
-        self, headers: dict[str, str], receive: Receive, most: int
-    ) -> bytes:
-        too_large = Refusal(413, f"A request may have {most:,} bytes.")
-        length = headers.get("content-length", "0")
+    async def _body(self, request: Request, most: int) -> bytes:
+        too_large = HTTPException(413, f"A request may have {most:,} bytes.")
+        length = request.headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > most:
             raise too_large
-        body, more = bytearray(), True
+        body = bytearray()
         try:
             async with asyncio.timeout(self.most_seconds):
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise Refusal(400, "The request ended early.")
-                    body += message.get("body", b"")
-                    more = message.get("more_body", False)
+                async for part in request.stream():
+                    body += part
                     if len(body) > most:
                         raise too_large
         except TimeoutError as error:
-            raise Refusal(408, "The request took too long to arrive.") from error
+            raise HTTPException(408, "The request took too long to arrive.") from error
+        except ClientDisconnect as error:
+            raise HTTPException(400, "The request ended early.") from error
         return bytes(body)
 
 
-def _is_first_page(scope: Message) -> bool:
-    return bool(scope["path"] == "/" and scope["method"] == "GET")
-
-
-def _headers(scope: Message) -> dict[str, str]:
-    """Return the headers by name; values that come twice are joined, so not valid."""
-    headers: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        joined = "; " if key == "cookie" else ", "
-        headers[key] = f"{headers[key]}{joined}{text}" if key in headers else text
-    return headers
+def _is_first_page(request: Request) -> bool:
+    return bool(request.scope["path"] == "/" and request.method == "GET")
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
@@ -343,16 +309,16 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _with_headers(send: Send, extra: Iterable[tuple[bytes, bytes]]) -> Send:
+def _with_headers(send: Send, cookie: str | None = None) -> Send:
     """Return a sender that adds the headers that every answer has."""
 
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            own = list(message.get("headers", ()))
-            names = {name.lower() for name, _ in own}
-            if b"cache-control" not in names:
-                own.append((b"cache-control", b"no-store"))
-            message = {**message, "headers": [*own, *_HEADERS, *extra]}
+            headers = MutableHeaders(scope=message)
+            headers.setdefault("cache-control", "no-store")
+            headers.update(_HEADERS)
+            if cookie is not None:
+                headers.append("set-cookie", cookie)
         await send(message)
 
     return send_with_headers
