@@ -2,6 +2,7 @@
 
 import threading
 import time
+from copy import deepcopy
 
 import pytest
 from tests.projects.toy import CLASSES, answer, begin, pictures
@@ -11,7 +12,7 @@ from fewlabels.errors import BudgetError, JobError, UsageError
 from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
 from fewlabels.web import background as module
-from fewlabels.web import work
+from fewlabels.web import guesses, work
 from fewlabels.web.background import Background, StateBroadcaster
 
 HEAD = Choice(name="frozen-linear", options={"encoder": "pixels"})
@@ -106,12 +107,15 @@ def test_an_export_has_all_files(tmp_path):
 def test_the_first_model_is_trained_once_there_are_labels_to_learn_from(tmp_path):
     with begin(tmp_path, trainer=HEAD) as project:
         folder = str(project.folder)
-        assert work.learn_first(folder, allow_code=False) == {"is_done": False}
+        guesses.guess(folder, learns=True, allow_code=False)
+        assert not project.records()  # there are no labels
         answer(project, project.ask())
-        told = {"is_done": True, "model": "model-000"}
-        assert work.learn_first(folder, allow_code=False) == told
-        assert work.learn_first(folder, allow_code=False) == {"is_done": True}
-        assert len(project.records()) == 1
+        guesses.guess(folder, allow_code=False)
+        assert not project.records()
+        guesses.guess(folder, learns=True, allow_code=False)
+        answer(project, project.ask())
+        guesses.guess(folder, learns=True, allow_code=False)
+        assert len(project.records()) == 1  # the next round trains the second one
 
 
 def test_a_final_training_is_measured_and_done_while_heads_serve(tmp_path, monkeypatch):
@@ -175,8 +179,9 @@ def jobs(monkeypatch, tmp_path):
 
     def started(call, arguments, **options):
         name = call.rpartition(":")[2]
-        end = Jobs.ends.get(name, {"event": "done", "result": {"takes_steps": False}})
-        job = FakeJob(name, arguments, end)
+        usual = {"takes_steps": False, "predictions": {}}
+        end = Jobs.ends.get(name, {"event": "done", "result": usual})
+        job = FakeJob(name, arguments, deepcopy(end))
         with Jobs.arrived:
             if name not in Jobs.ignored:
                 Jobs.started.append(job)
@@ -277,19 +282,15 @@ def test_how_long_a_job_will_take_follows_from_its_progress(jobs, monkeypatch):
 
 
 def test_the_first_model_is_trained_within_a_round(jobs):
-    def num_tried(sequence, *, is_done):
-        jobs.ends["learn_first"] = {"event": "done", "result": {"is_done": is_done}}
-        background.consider(labeling_state(spent=sequence, sequence=sequence))
-        calls(jobs, 0, "guesses")
-        return [job.call for job in jobs.started].count("learn_first")
-
+    jobs.ignored = {"warm_up"}
     background = jobs.background
-    assert num_tried(11, is_done=False) == 0  # features are not ready
     background.begin()
     calls(jobs, 1, "features")
-    assert num_tried(9, is_done=False) == 0
-    assert [num_tried(n, is_done=False) for n in (10, 10, 11)] == [1, 1, 2]
-    assert [num_tried(n, is_done=True) for n in (12, 13)] == [3, 3]
+    for spent in (9, 10, 10, 11):
+        background.consider(labeling_state(spent=spent, sequence=spent))
+        calls(jobs, 0, "guesses")
+    learns = [job.arguments["learns"] for job in jobs.started if job.call == "guess"]
+    assert learns == [False, True, True]
 
 
 def test_an_export_that_lacks_something_asks(jobs):
@@ -375,7 +376,7 @@ def test_a_round_that_is_answered_while_it_is_being_told_has_a_next_one(jobs):
         going_on.wait(10)
         yield from slow(job)
 
-    jobs.background.prepare()
+    jobs.background.start("features")
     calls(jobs, 1, "features")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FakeJob, "events", events)
@@ -423,8 +424,8 @@ def test_features_that_were_stopped_are_begun_again_if_somebody_wishes(
     jobs, project, monkeypatch
 ):
     jobs.ends["prepare"] = {"event": "canceled"}
-    background, prepare = jobs.background, jobs.background.prepare
-    monkeypatch.setattr(Background, "prepare", lambda _: prepare())
+    background, start = jobs.background, jobs.background.start
+    monkeypatch.setattr(Background, "start", lambda _, name: start(name))
     browser = Browser(project)  # its background prepares this one
     background.begin()
     calls(jobs, 1, "features")
@@ -453,7 +454,7 @@ def test_a_training_that_the_server_took_along_goes_on_after_a_restart(jobs, pro
 def test_a_failure_is_told_and_tried_again_only_if_asked_to(jobs):
     failed = {"event": "failed", "error": "DataError", "reason": "No such image."}
     jobs.ends["next_round"] = failed
-    jobs.background.prepare()
+    jobs.background.start("features")
     calls(jobs, 1, "features")
     jobs.background.consider(labeling_state(left=0))
     calls(jobs, 2)

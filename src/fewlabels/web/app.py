@@ -155,13 +155,12 @@ def _add_model(app: FastAPI, session: Session, background: Background) -> None:
     jobs: dict[str, Callable[[], object]] = {
         "round": background.choose_again,
         "random-round": partial(background.choose_again, at_random=True),
-        "features": background.prepare,
         "train": background.train,
-        "estimate": background.estimate,
-        "final": background.train_finally,
         "export": background.export,
         "export-as-is": partial(background.export, as_is=True),
     }
+    for name in ("features", "estimate", "final"):
+        jobs[name] = partial(background.start, name)
     for name, work in jobs.items():
         app.post(f"/api/{name}", name=name)(starting(work))
 

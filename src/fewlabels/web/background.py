@@ -20,11 +20,20 @@ from fewlabels.jobs import Event, Job, Worker, start
 from fewlabels.jobs.processes import ONE_THREAD, num_cores
 from fewlabels.names import AllowCode
 
-_WORK = "fewlabels.web.work"
-_TRAIN = "fewlabels.projects.project:train"
+_CALLS = {
+    "creation": "fewlabels.web.work:begin",
+    "warm-up": "fewlabels.web.work:warm_up",
+    "features": "fewlabels.web.work:prepare",
+    "round": "fewlabels.web.work:next_round",
+    "guesses": "fewlabels.web.guesses:guess",
+    "training": "fewlabels.projects.project:train",
+    "export": "fewlabels.web.work:export",
+    "estimate": "fewlabels.web.work:estimate_final",
+    "final": "fewlabels.web.work:train_finally",
+}
+"""What each job calls."""
 _FINISHED = "BudgetError"
 _UNLEARNED = "UnlearnedLabelsError"
-_GUESS = "fewlabels.web.guesses"
 _MOST_SECONDS = 60.0  # for an answer that somebody waits for
 _MOST_WAITING = 4  # others than those have to be answered meanwhile
 _NO_START = (FewlabelsError, OSError, RuntimeError)  # no memory, no thread
@@ -33,10 +42,6 @@ _LONG = {"features": 0, "training": 10, "final": 10}
 # Threads that wait for each other while other programs have the cores take three times
 # as long as one thread.
 _HALF_THE_CORES = dict.fromkeys(ONE_THREAD, str(max(1, num_cores() // 2)))
-_TASKS = (
-    "creation", "features", "round", "training", "export", "guesses", "estimate",
-    "final",
-)  # fmt: skip
 _FIRST_LABELS = 10  # from which the first model is trained, within a round
 _LEAST_SECONDS = 1.0  # of progress, before it says how long the rest will take
 _INTERVAL = 2.0  # seconds after which changes by other programs are read
@@ -73,7 +78,7 @@ class Background:
         self._jobs: dict[str, Job] = {}
         self._lock = Lock()
         self._slots = BoundedSemaphore(_MOST_WAITING)
-        self._tasks: dict[str, Any] = {name: {"status": "idle"} for name in _TASKS}
+        self._tasks: dict[str, Any] = {name: {"status": "idle"} for name in _CALLS}
         self._takes_steps = False
         self._chosen_after: int | None = None
         self._short_after: int | None = None
@@ -81,12 +86,24 @@ class Background:
         self._guessed_at = (-1, -1)
         self.predictions: dict[str, Any] = {}
         """Predictions for all images, as of :func:`fewlabels.web.guesses.guess`."""
-        self._needs_first_model = True
-        self._learned_at = -1
         self._trains_again = False
         self._is_closed = False
 
     # ------------------------------------------------------------------- what to do
+
+    def start(self, name: str, **arguments: Any) -> bool:
+        """Begin a job, a quick one after those before it; False: it is under way."""
+        if not self._reserve(name):
+            return False
+        arguments["folder"] = str(self._folder)
+        try:
+            if name in _LONG:
+                Thread(target=self._do, args=(name, arguments), daemon=True).start()
+            else:
+                self._executor.submit(self._do, name, arguments)
+        except RuntimeError as error:
+            self._fail(name, error)
+        return True
 
     def begin(self) -> None:
         """Create the project, if it is not there, and prepare its images.
@@ -95,14 +112,10 @@ class Background:
         for quick jobs, so that torch is not imported again.
         """
         if self._creation is None:
-            self._start("guesses", f"{_WORK}:warm_up")
-            self.prepare()
+            self.start("warm-up")
+            self.start("features")
         else:
-            self._start("creation", f"{_WORK}:begin", **self._creation)
-
-    def prepare(self) -> None:
-        """Take in all images and make their features; or go on, after a stop."""
-        self._start("features", f"{_WORK}:prepare")
+            self.start("creation", **self._creation)
 
     def consider(self, state: Mapping[str, Any]) -> None:
         """Choose the next images in time, and guess anew after each label and round."""
@@ -114,16 +127,13 @@ class Background:
         # somebody would rather go on without them.
         at_random = number < 0 or (not self.is_ready and self._random_after == number)
         is_due &= self._chosen_after != number and (self.is_ready or at_random)
-        if is_due and self._start("round", f"{_WORK}:next_round", at_random=at_random):
+        if is_due and self.start("round", at_random=at_random):
             self._chosen_after = number
-        sequence = state["sequence"]
-        can_learn = self._needs_first_model and state["spent"] >= _FIRST_LABELS
-        can_learn &= self.is_ready and sequence != self._learned_at
-        if can_learn and self._start("guesses", f"{_WORK}:learn_first"):
-            self._learned_at = sequence  # tried again after each label
-        is_new = self.is_ready and (sequence, number) != self._guessed_at
-        if is_new and self._start("guesses", f"{_GUESS}:guess"):
-            self._guessed_at = (sequence, number)
+        moment = (state["sequence"], number)
+        learns = state["spent"] >= _FIRST_LABELS
+        is_new = self.is_ready and moment != self._guessed_at
+        if is_new and self.start("guesses", learns=learns):
+            self._guessed_at = moment
 
     def want_images(self, after: int) -> None:
         """Note that a tab got fewer images than it asked for.
@@ -146,15 +156,7 @@ class Background:
     def train(self) -> None:
         """Train on all labels; once more after a training that knows fewer."""
         self._trains_again = True  # first: one that is under way may end meanwhile
-        self._start("training", _TRAIN)
-
-    def estimate(self) -> None:
-        """Measure how long a network from scratch would take."""
-        self._start("estimate", f"{_WORK}:estimate_final")
-
-    def train_finally(self) -> None:
-        """Train a network from scratch, while rounds and quick trainings go on."""
-        self._start("final", f"{_WORK}:train_finally")
+        self.start("training")
 
     def export(self, *, as_is: bool = False) -> None:
         """Write the export into the project's folder.
@@ -162,8 +164,7 @@ class Background:
         Args:
             as_is: Whether the labels may come without a model that learned from them.
         """
-        target = str(self._folder / "export")
-        self._start("export", f"{_WORK}:export", target=target, as_is=as_is)
+        self.start("export", target=str(self._folder / "export"), as_is=as_is)
 
     def ask(self, what: str, **arguments: Any) -> Any:
         """Return the result of a function of the model, as soon as it is known.
@@ -180,7 +181,8 @@ class Background:
         arguments["folder"] = str(self._folder)
 
         def work() -> Any:
-            return self._worker.start(f"{_GUESS}:{what}", arguments).result()
+            call = f"fewlabels.web.guesses:{what}"
+            return self._worker.start(call, arguments).result()
 
         if not self._slots.acquire(blocking=False):
             raise JobError("Others wait for the model already; try again later.")
@@ -230,26 +232,15 @@ class Background:
 
     # ------------------------------------------------------------------------- inside
 
-    def _start(self, name: str, call: str, **arguments: Any) -> bool:
-        """Begin a job, a quick one after those before it; False: it is under way."""
-        if not self._reserve(name):
-            return False
-        arguments["folder"] = str(self._folder)
+    def _do(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Do a job, quick ones in the process that stays."""
+        call, allowed = _CALLS[name], self._allow_code
         try:
             if name in _LONG:
-                allowed, niceness = self._allow_code, _LONG[name]
+                niceness = _LONG[name]
                 job = start(call, arguments, allow_code=allowed, gives_way=niceness)
-                Thread(target=self._watch, args=(name, job), daemon=True).start()
             else:
-                self._executor.submit(self._do, name, call, arguments)
-        except _NO_START as error:
-            self._fail(name, error)
-        return True
-
-    def _do(self, name: str, call: str, arguments: Mapping[str, Any]) -> None:
-        """Do a quick job in the process that stays."""
-        try:
-            job = self._worker.start(call, arguments)
+                job = self._worker.start(call, arguments)
         except _NO_START as error:
             self._fail(name, error)
         else:
@@ -302,7 +293,7 @@ class Background:
         result = end["result"]
         if name == "creation" and not self._is_closed:
             self._creation = None
-            self.prepare()
+            self.start("features")
         elif name == "features":
             self._takes_steps = result.get("takes_steps", False)
             if result.get("goes_on"):  # the server was killed meanwhile
@@ -310,8 +301,7 @@ class Background:
         elif name == "round" and self._takes_steps:
             self.train()
         elif name == "guesses":
-            self._needs_first_model &= not result.get("is_done", False)
-            self.predictions = result.pop("predictions", self.predictions)
+            self.predictions = result.pop("predictions")
 
     def _fail(self, name: str, error: Exception) -> None:
         """Note that a job could not start."""

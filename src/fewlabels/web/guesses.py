@@ -36,7 +36,7 @@ from fewlabels.rng import stream
 from fewlabels.training.training import Training
 from fewlabels.web.messages import Facts, Order
 from fewlabels.web.pictures import ordered_digest
-from fewlabels.web.work import project_job
+from fewlabels.web.work import learn_quickly, project_job
 
 MOST_SLIPS = 40
 """Labels that are shown to be looked at again."""
@@ -138,8 +138,12 @@ _last: dict[str, tuple[tuple[Any, ...], Guess | None]] = {}
 
 
 @project_job
-def guess(project: Project) -> Facts:
+def guess(project: Project, *, learns: bool = False) -> Facts:
     """Return the likeliest class of all images, as the labels are now.
+
+    Args:
+        project: The project.
+        learns: Train the first model before, where that takes seconds.
 
     Returns:
         ``counts``: how many images without an answer each class gets. ``predictions``:
@@ -147,6 +151,8 @@ def guess(project: Project) -> Facts:
         the order of the images, in base 64; the second are shares of 65,535. ``items``
         is a digest of the images.
     """
+    if learns and not project.records():
+        learn_quickly(project)
     current = _guess(project)
     if current is None:
         return {"by": None, "counts": {}, "predictions": {"by": None}}

@@ -117,27 +117,22 @@ def next_round(project: Project, *, at_random: bool) -> Facts:
     Returns:
         The number of the round, and the name of a model that was trained for it.
     """
-    from fewlabels.projects.model_training import is_up_to_date
-
-    if at_random:
-        asked = project.ask(strategy="random", scan=False, ahead=True)
-        return {"round": asked.step, "model": None}
-    trained = None
-    is_quick = project.trainer().num_steps is None and _can_learn(project)
-    if is_quick and not is_up_to_date(project, project.snapshot()):
-        trained = project.train(scan=False).record.name
-    asked = project.ask(ahead=True, scan=False)
+    trained = None if at_random else learn_quickly(project)
+    strategy = "random" if at_random else None
+    asked = project.ask(strategy=strategy, ahead=True, scan=False)
     return {"round": asked.step, "model": trained}
 
 
-@project_job
-def learn_first(project: Project) -> Facts:
-    """Train the first model, where that takes seconds; return whether it is done."""
-    if project.records() or project.trainer().num_steps is not None:
-        return {"is_done": True}
-    if not _can_learn(project):
-        return {"is_done": False}
-    return {"is_done": True, "model": project.train(scan=False).record.name}
+def learn_quickly(project: Project) -> str | None:
+    """Train on new labels, where that takes seconds, and return the model's name."""
+    from fewlabels.projects.model_training import is_up_to_date
+
+    snapshot = project.snapshot()
+    can_learn = len(set(snapshot.labels) - {None}) >= NUM_TO_TELL_APART
+    is_slow = project.trainer().num_steps is not None
+    if is_slow or not can_learn or is_up_to_date(project, snapshot):
+        return None
+    return project.train(scan=False).record.name
 
 
 @project_job
@@ -175,8 +170,3 @@ def _from_scratch(project: Project) -> Choice:
     num_classes = len(project.store.classes())
     shares = assumed_shares(project.chosen_trainer(), num_classes)
     return from_scratch(shares or UNKNOWN_SHARES)
-
-
-def _can_learn(project: Project) -> bool:
-    labels = project.snapshot().labels
-    return len(set(labels) - {None}) >= NUM_TO_TELL_APART
