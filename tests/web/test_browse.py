@@ -11,6 +11,7 @@ from tests.projects.toy import num_events
 from tests.web.pages import HEADERS, Browser, uuid
 
 from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
+from fewlabels.projects.snapshot import Tally
 from fewlabels.projects.store import Kind
 from fewlabels.projects.store.records import LABELS
 from fewlabels.web.browse import SOURCES, ImageTable, source_of
@@ -30,6 +31,18 @@ def free(project, items):
     """Images that nobody asked about."""
     asked = {entry.item for entry in project.store.rounds()[0].items}
     return [item for item in items if item not in asked]
+
+
+class Table(ImageTable):
+    """A table with a tally of its own."""
+
+    def __init__(self, overlap=1):
+        super().__init__(overlap=overlap)
+        self.tally = Tally(overlap=overlap)
+
+    def read(self, store):
+        self.tally.update(store)
+        self.update(self.tally, store)
 
 
 def labels(project):
@@ -163,11 +176,11 @@ FILTERS = st.builds(
 
 
 def test_filters_select_what_a_slow_twin_selects(project, items, free):
-    table = ImageTable(overlap=1)
-    table.update(project.store)
+    table = Table()
+    table.read(project.store)
     table.predict(predictions(items))
     fill(project, free)
-    table.update(project.store)
+    table.read(project.store)
     sizes = set()
 
     @settings(
@@ -205,20 +218,20 @@ def test_filters_select_what_a_slow_twin_selects(project, items, free):
 def test_a_table_that_grew_event_by_event_equals_one_that_is_read_anew(
     project, items, free
 ):
-    table = ImageTable(overlap=1)
-    table.update(project.store)
+    table = Table()
+    table.read(project.store)
     fill(project, free)
-    table.update(project.store)
+    table.read(project.store)
     name = uuid()
     project.revise(free[:3], "even", uuid=name, **ANN)
-    table.update(project.store)
+    table.read(project.store)
     before = table.version
-    table.update(project.store)
+    table.read(project.store)
     assert table.version == before  # nothing was written meanwhile
     project.restore(free[:3], name, uuid=uuid(), **ANN)
-    table.update(project.store)
-    fresh = ImageTable(overlap=1)
-    fresh.update(project.store)
+    table.read(project.store)
+    fresh = Table()
+    fresh.read(project.store)
     for column in ("label", "status", "measures", "hides"):
         assert np.array_equal(getattr(table, column), getattr(fresh, column))
     for column in ("time", "source"):
@@ -230,8 +243,8 @@ def test_several_answers_about_an_image_have_columns_of_their_own(project):
     first = asked_of(project, "query")[0]
     project.label(first, "odd", **ANN)
     project.label(first, "even", **BOB)
-    table = ImageTable(overlap=2)
-    table.update(project.store)
+    table = Table(overlap=2)
+    table.read(project.store)
     assert len(table.answers) == 2
     for person in ("ann", "bob"):
         wish = Filter(tab=uuid(), person=person, answer="undecided")
@@ -271,8 +284,8 @@ def is_inside(x, y, corners):
 
 
 def test_a_part_of_the_map_is_a_filter(project, items):
-    table = ImageTable(overlap=1)
-    table.update(project.store)
+    table = Table()
+    table.read(project.store)
     wish = Filter(tab=uuid(), region=[0, 0, 1, 0, 1, 1])
     with pytest.raises(UsageError, match="needs a map"):
         table.select(wish, "ann")
@@ -476,7 +489,7 @@ def test_answers_of_others_stay_hidden_while_an_own_one_is_wanted(project, brows
     item = asked_of(project, "query")[0]
     project.label(item, "odd", **BOB)
     browse = browser.guard.app.state.browse
-    browse._table = ImageTable(overlap=2)
+    browse._table = Table(overlap=2)
     name = browser.session.images.name_of(item)
     for who, num in ((ANN, 0), (BOB, 1)):
         told = browser.post("/api/history", {"item": name, **who}).json()

@@ -276,10 +276,12 @@ class Tally:
     repeats: dict[tuple[str, str], int] = field(default_factory=dict)
     """Confirmed images to label once more, with whoever confirmed them, and the number
     of the event."""
+    verdicts: dict[str, list[Annotation]] = field(default_factory=dict)
+    """Answers in force about each image that has some."""
+    items_checksum: str = ""
+    """Changes with the list of images."""
     _people: Counter[str] = field(default_factory=Counter)
     _answering: Counter[str] = field(default_factory=Counter)
-    _verdicts: dict[str, list[Annotation]] = field(default_factory=dict)
-    _items_checksum: str = ""
 
     @property
     def people(self) -> list[str]:
@@ -308,14 +310,14 @@ class Tally:
             num_people = self._num_people
             now = moment.changed_verdicts(changed)
             for item in changed:
-                self._count(self._verdicts.pop(item, []), -1)
+                self._count(self.verdicts.pop(item, []), -1)
                 if item in now:
-                    self._verdicts[item] = now[item]
+                    self.verdicts[item] = now[item]
                     self._count(now[item], 1)
             for asked in added:
                 ranks = enumerate(member.item for member in asked.items)
                 self.places |= {item: (asked.step, rank) for rank, item in ranks}
-            if num_people != self._num_people or checksum != self._items_checksum:
+            if num_people != self._num_people or checksum != self.items_checksum:
                 affected = set(self.places)
             else:
                 affected = {member.item for asked in added for member in asked.items}
@@ -324,7 +326,7 @@ class Tally:
             present = {item.id for item in moment.items(ids=unanswered)}
         self.waiting = (self.waiting - affected) | present
         self.rounds += added
-        self.sequence, self._items_checksum = sequence, checksum
+        self.sequence, self.items_checksum = sequence, checksum
 
     def _count(self, verdicts: list[Annotation], step: int) -> None:
         """Add the verdicts on one image to all counts, or subtract them."""
@@ -355,7 +357,7 @@ class Tally:
 
     def _is_answered(self, item: str) -> bool:
         """Return whether an image has its answers, or nobody is left to answer."""
-        verdicts = self._verdicts.get(item, ())
+        verdicts = self.verdicts.get(item, ())
         answers = sum(num_answers(verdict.kind, self.overlap) for verdict in verdicts)
         return answers >= self.overlap or len(verdicts) >= self._num_people
 

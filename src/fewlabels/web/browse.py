@@ -1,6 +1,6 @@
 """All images of a project in a table that filters read: columns, updated by event.
 
-The table is read once, and then only what was written since (as by
+The table is made once and then follows the labels that the page counts anyway (see
 :class:`fewlabels.projects.snapshot.Tally`), so that a filter takes milliseconds
 whatever the number of images. Predictions come from the process that guesses.
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.projects.labels import annotator_name
+from fewlabels.projects.snapshot import Tally
 from fewlabels.projects.store import (
     Kind,
     Store,
@@ -69,9 +70,7 @@ class ImageTable:
 
     def __post_init__(self) -> None:
         """Begin without images."""
-        self._sequence, self._checksum = 0, ""
-        self._rounds: list[StoredRound] = []
-        self._verdicts: dict[str, list[Annotation]] = {}
+        self._sequence, self._num_rounds, self._checksum = 0, 0, ""
         self._resize()
 
     def _resize(self) -> None:
@@ -89,31 +88,27 @@ class ImageTable:
 
     # ------------------------------------------------------------------------ updating
 
-    def update(self, store: Store) -> None:
-        """Read what was written since the last time."""
-        with store.reading() as moment:
-            checksum = moment.items_checksum
-            sequence, changed = moment.changes(after=self._sequence)
-            rounds = moment.rounds(after=len(self._rounds) - 1)
-            is_new = checksum != self._checksum
-            if not (changed or rounds or is_new or sequence != self._sequence):
-                return
-            self.version += 1
-            self.classes = moment.classes()
-            now = moment.changed_verdicts(changed)
-            for item in changed:
-                self._verdicts.pop(item, None)
-            self._verdicts |= now
-            if is_new:
-                items = moment.paths()
-                self.ids = [name for name, _ in items]
-                self.paths = [path.casefold() for _, path in items]
-                self.rows = {item: row for row, item in enumerate(self.ids)}
-                self._resize()
-        self._sequence, self._checksum = sequence, checksum
-        self._rounds += rounds
-        self._place(self._verdicts if is_new else changed)
-        for asked in self._rounds if is_new else rounds:
+    def update(self, tally: Tally, store: Store) -> None:
+        """Take over what a tally has read since the last time."""
+        is_new = tally.items_checksum != self._checksum
+        rounds = tally.rounds[0 if is_new else self._num_rounds :]
+        if not (is_new or rounds or tally.sequence != self._sequence):
+            return
+        changed: Iterable[str] = tally.verdicts
+        if is_new:
+            items = store.paths()
+            self.ids = [name for name, _ in items]
+            self.paths = [path.casefold() for _, path in items]
+            self.rows = {item: row for row, item in enumerate(self.ids)}
+            self._resize()
+        else:
+            _, changed = store.changes(after=self._sequence)
+        self.version += 1
+        self._sequence, self._checksum = tally.sequence, tally.items_checksum
+        self._num_rounds, self.classes = len(tally.rounds), tally.classes
+        for item in self.rows.keys() & changed:
+            self._place(self.rows[item], tally.verdicts.get(item, []))
+        for asked in rounds:
             self._mark(asked)
         if is_new:
             self.predict(self.predictions)
@@ -126,20 +121,18 @@ class ImageTable:
             self.hides[[row for row, _ in roles if row >= 0]] = True
             self.measures[measuring] = True
 
-    def _place(self, items: Iterable[str]) -> None:
-        """Write the answers about some images into their rows."""
-        for item in self.rows.keys() & items:
-            row, verdicts = self.rows[item], self._verdicts.get(item, [])
-            for _ in range(len(self.answers), len(verdicts)):
-                empty = np.full((1, len(self.ids)), _NO_ANSWER)
-                self.answers = np.vstack([self.answers, empty])
-            self.answers[:, row] = _NO_ANSWER
-            for place, verdict in enumerate(verdicts):
-                who = self.people.setdefault(verdict.annotator, len(self.people))
-                source = SOURCES.index(source_of(verdict))
-                time = verdict.server_time.timestamp()
-                self.answers[place, row] = (who, source, time)
-            self.label[row], self.status[row] = self._joint(verdicts)
+    def _place(self, row: int, verdicts: Sequence[Annotation]) -> None:
+        """Write the answers about an image into its row."""
+        for _ in range(len(self.answers), len(verdicts)):
+            empty = np.full((1, len(self.ids)), _NO_ANSWER)
+            self.answers = np.vstack([self.answers, empty])
+        self.answers[:, row] = _NO_ANSWER
+        for place, verdict in enumerate(verdicts):
+            who = self.people.setdefault(verdict.annotator, len(self.people))
+            source = SOURCES.index(source_of(verdict))
+            time = verdict.server_time.timestamp()
+            self.answers[place, row] = (who, source, time)
+        self.label[row], self.status[row] = self._joint(verdicts)
 
     def _joint(self, verdicts: Sequence[Annotation]) -> tuple[int, int]:
         """Return the class that answers agree on, and the number of their status."""
@@ -415,7 +408,8 @@ class Browse:
         project, predictions = self._session.project, self._background.predictions
         if self._table is None:
             self._table = ImageTable(overlap=project.settings.overlap)
-        self._table.update(project.store)
+        with self._session.counted() as tally:
+            self._table.update(tally, project.store)
         if self._table.predictions is not predictions:
             self._table.predict(predictions)
         return self._table

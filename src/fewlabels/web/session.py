@@ -125,7 +125,7 @@ class Session:
         leased = self.project.lease(turn.count, **who)
         items = [lease.item for lease in leased.leases]
         if len(items) < turn.count:
-            with self._counted() as tally:
+            with self.counted() as tally:
                 last = len(tally.rounds) - 1
             self.on_shortage(last)
         shown = self._shown(items)
@@ -140,7 +140,7 @@ class Session:
         if len(shown) < 2:
             return shown
         who = annotator_name(annotator)
-        with self._counted() as tally:
+        with self.counted() as tally:
             ready = [
                 (sequence, item)
                 for (item, person), sequence in tally.repeats.items()
@@ -298,7 +298,7 @@ class Session:
     def _shown(self, items: list[str]) -> list[Facts]:
         """Return what the page shows with each image."""
         seen = self._seen(items)
-        with self._counted() as tally:  # later: all that was leased is in a round
+        with self.counted() as tally:  # later: all that was leased is in a round
             return [facts | self._place(item, tally) for item, facts in seen.items()]
 
     def _place(self, item: str, tally: Tally) -> Facts:
@@ -325,7 +325,7 @@ class Session:
     # -------------------------------------------------------------------- overview
 
     @contextmanager
-    def _counted(self) -> Iterator[Tally]:
+    def counted(self) -> Iterator[Tally]:
         """Yield the current counts, to one thread at a time."""
         with self._lock:
             self._tally.update(self.project.store)
@@ -335,7 +335,7 @@ class Session:
         """Return how far the labeling is; cheap, whatever the number of images."""
         looks = looks_of(self.project.folder)
         places = {number: place for place, number in enumerate(looks)}
-        with self._counted() as tally:
+        with self.counted() as tally:
             active = [entry for entry in tally.classes if entry.is_active]
             active.sort(key=lambda entry: places.get(entry.number, len(places)))
             latest = None
