@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn import functional as F
 
 from fewlabels import training
 from fewlabels.experiments.evaluation.label_errors import (
@@ -25,7 +24,7 @@ from fewlabels.experiments.evaluation.label_errors import (
 )
 from fewlabels.gram.nodes import directions
 from fewlabels.gram.principal import principal_basis
-from fewlabels.pool import UNKNOWN, Pool, read_rows
+from fewlabels.pool import UNKNOWN, Pool, RowSource, read_rows
 from fewlabels.projects import Project
 from fewlabels.projects.folder import NUM_TO_TELL_APART
 from fewlabels.projects.image_index import thumbnails
@@ -53,6 +52,7 @@ MOST_DIFFERENCE = 0.55
 pool's typical distance of nearest images, plus one minus the correlation of thumbnails.
 Of 6,000 images of CIFAR-10, 36 pairs differ by less; 33 of them show the same photo."""
 
+Places = NDArray[np.int64]
 _FOLDS = 10
 _SAMPLE = 1_000
 _BLOCK = 256
@@ -68,11 +68,37 @@ class Guess:
     """What spreads labels over features, or over small images; None: there are none."""
     shares: NDArray[np.float32]
     """Probabilities, shape (N, C)."""
-    by: str
-    """Name of the model."""
+    by: str | None
+    """Name of the model; None: there are too few labels, and no model."""
 
     @cached_property
-    def order(self) -> NDArray[np.int64]:
+    def _rows(self) -> RowSource:
+        assert self.head is not None
+        return self.head.inputs.of(self.pool, None).rows
+
+    @cached_property
+    def sample(self) -> Places:
+        """Some of the images, or all if they are few."""
+        return np.unique(np.linspace(0, len(self.pool) - 1, _SAMPLE).astype(np.int64))
+
+    @cached_property
+    def _center(self) -> torch.Tensor:
+        return read_rows(self._rows, self.sample).mean(dim=0)
+
+    def directions(self, places: Places) -> NDArray[np.float32]:
+        """Return features as seen from their center, with length one, shape (n, F)."""
+        return directions(read_rows(self._rows, places), self._center).numpy()
+
+    @cached_property
+    def distance(self) -> float:
+        """The typical distance of an image from the one that is nearest to it."""
+        near = self.directions(self.sample)
+        likeness = near @ near.T
+        np.fill_diagonal(likeness, -1.0)
+        return max(float(np.median(1.0 - likeness.max(axis=1))), 1e-6)
+
+    @cached_property
+    def order(self) -> Places:
         """Images that may be confirmed, surest first: one of each group of copies."""
         asked = {self.snapshot.positions[entry.item] for entry in self.snapshot.open}
         left = [place for place in self.snapshot.candidates if place not in asked]
@@ -81,7 +107,7 @@ class Guess:
         return free[np.argsort(-sureness, kind="stable")]
 
     @cached_property
-    def classes(self) -> NDArray[np.int64]:
+    def classes(self) -> Places:
         """The likeliest class of each image, shape (N,)."""
         return np.asarray(self.shares.argmax(axis=1), dtype=np.int64)
 
@@ -109,9 +135,7 @@ class Guess:
         counts = map(int, np.bincount(predicted, minlength=size))
         return dict(zip(self.pool.classes, counts, strict=True))
 
-    def rivals(
-        self, places: NDArray[np.int64], number: int, other: str | None
-    ) -> NDArray[np.int64]:
+    def rivals(self, places: Places, number: int, other: str | None) -> Places:
         """Return the likeliest class of images besides one, or ``other`` for all."""
         if other in self.pool.classes:
             return np.full_like(places, self.pool.classes.index(other))
@@ -119,9 +143,7 @@ class Guess:
         shares[:, number] = -1.0
         return np.asarray(shares.argmax(axis=1), dtype=np.int64)
 
-    def tiles(
-        self, places: NDArray[np.int64], number: int | None = None
-    ) -> list[Facts]:
+    def tiles(self, places: Places, number: int | None = None) -> list[Facts]:
         """Return entries of a grid: of one class, or of each image's likeliest."""
         own = self.classes[places] if number is None else np.full_like(places, number)
         return [
@@ -134,7 +156,7 @@ class Guess:
         ]
 
 
-_last: dict[str, tuple[tuple[Any, ...], Guess | None]] = {}
+_last: dict[str, tuple[tuple[Any, ...], Guess]] = {}
 
 
 @project_job
@@ -154,7 +176,7 @@ def guess(project: Project, *, learns: bool = False) -> Facts:
     if learns and not project.records():
         learn_quickly(project)
     current = _guess(project)
-    if current is None:
+    if current.by is None:
         return {"by": None, "counts": {}, "predictions": {"by": None}}
     predictions = {
         "by": current.by,
@@ -197,7 +219,7 @@ def review(
         none if one of them was looked at before.
     """
     guess = _guess(project)
-    if guess is None:
+    if guess.by is None:
         return {"by": None, "tiles": [], "num_all": 0}
     places = guess.order[::-1] if order == "doubt" else guess.order
     if order == "mixed":  # identifiers are hashes
@@ -240,7 +262,7 @@ def second_looks(project: Project) -> Facts:
         Images that measure take no part.
     """
     guess = _guess(project)
-    if guess is None:
+    if guess.by is None:
         return {"slips": None, "doubts": [], "reason": NO_MODEL}
     return {
         "slips": guess.slips,
@@ -259,26 +281,18 @@ def layout(project: Project) -> Facts:
         two main components of the features. ``reason``: why there are none.
     """
     guess = _guess(project)
-    if guess is not None:
-        snapshot, pool, head = guess.snapshot, guess.pool, guess.head
-    else:  # before there are labels of two classes
-        snapshot = project.snapshot()
-        pool = snapshot.pool(project.images(snapshot))
-        head = _head(project) or _over_pixels(project)
-    if head is None:
+    if guess.head is None:
         return {"reason": NO_FEATURES}
-    rows, everything = head.inputs.of(pool, None).rows, len(pool)
-    sample = np.unique(np.linspace(0, everything - 1, _SAMPLE).astype(np.int64))
-    center = read_rows(rows, sample).mean(dim=0)
-    basis = principal_basis(directions(read_rows(rows, sample), center).numpy(), 2)
-    blocks = np.array_split(np.arange(everything), -(-everything // _SAMPLE))
-    parts = [directions(read_rows(rows, b), center).numpy() @ basis for b in blocks]
-    places = np.zeros((everything, 2), np.float32)
-    places[:, : basis.shape[1]] = np.concatenate(parts)
-    low, high = places.min(axis=0), places.max(axis=0)
-    numbers = np.rint((places - low) / np.maximum(high - low, 1e-12) * 65_535)
+    num_images = len(guess.pool)
+    basis = principal_basis(guess.directions(guess.sample), 2)
+    blocks = np.array_split(np.arange(num_images), -(-num_images // _SAMPLE))
+    plane = np.zeros((num_images, 2), np.float32)
+    for block in blocks:
+        plane[block, : basis.shape[1]] = guess.directions(block) @ basis
+    low, high = plane.min(axis=0), plane.max(axis=0)
+    numbers = np.rint((plane - low) / np.maximum(high - low, 1e-12) * 65_535)
     return {
-        "items": ordered_digest(item.id for item in snapshot.items),
+        "items": ordered_digest(item.id for item in guess.snapshot.items),
         **{name: _encoded(numbers[:, axis]) for axis, name in enumerate("xy")},
     }
 
@@ -322,8 +336,8 @@ def out_of_fold(head: Training, pool: Pool) -> NDArray[np.float32]:
     return shares
 
 
-def _guess(project: Project) -> Guess | None:
-    """Return the current guess; None if there are too few labels, or no model."""
+def _guess(project: Project) -> Guess:
+    """Return the current guess; the same one while nothing has changed."""
     snapshot = project.snapshot()
     head, records = _head(project), project.records()
     model = records[-1] if records and head is None else None
@@ -331,23 +345,24 @@ def _guess(project: Project) -> Guess | None:
     counts = (len(snapshot.items), len(snapshot.rounds))
     moment = (*labels, *counts, None if model is None else model.name)
     before, known = _last.get(str(project.folder), (None, None))
-    if before == moment:
+    if known is not None and before == moment:
         return known
     # Of many images, listing the files takes longer than all that follows.
     is_same = known is not None and known.snapshot.items == snapshot.items
     pool = snapshot.pool(
         known.pool.images if known and is_same else project.images(snapshot)
     )
-    guess, near = None, head or _over_pixels(project)
+    near, by = head or _over_pixels(project), None
+    shares = np.zeros((len(pool), pool.num_classes), np.float32)
     if model is not None:
         classifier = project.classifier(model, pool)
         rows = torch.cat(list(probabilities(classifier, pool.images)))
-        # A class that is younger than the model has no share.
-        whole = F.pad(rows, (0, pool.num_classes - rows.shape[1])).numpy()
-        guess = Guess(snapshot, pool, near, whole, model.name)
+        shares[:, : rows.shape[1]] = rows  # a class that is younger has no share
+        by = model.name
     elif near and len(set(snapshot.labels) - {None}) >= NUM_TO_TELL_APART:
         shares = _shares(near, pool, np.arange(len(pool)))
-        guess = Guess(snapshot, pool, near, shares, "labels nearby")
+        by = "labels nearby"
+    guess = Guess(snapshot, pool, near, shares, by)
     _last[str(project.folder)] = (moment, guess)
     return guess
 
@@ -372,18 +387,14 @@ def _over_pixels(project: Project) -> Training | None:
     return training.make(f"frozen-{HEAD}", encoder="pixels")
 
 
-def _shares(
-    head: Training, pool: Pool, items: NDArray[np.int64]
-) -> NDArray[np.float32]:
+def _shares(head: Training, pool: Pool, items: Places) -> NDArray[np.float32]:
     """Return probabilities of some images, given the labels of a pool."""
     classifier = head.fit(pool, stream(0, "guess"))
     logits = classifier.outputs(pool.images, torch.from_numpy(items)).logits
     return logits.softmax(dim=1).numpy().astype(np.float32)
 
 
-def _distinct(
-    guess: Guess, places: NDArray[np.int64], passed: NDArray[np.int64], count: int
-) -> NDArray[np.int64]:
+def _distinct(guess: Guess, places: Places, passed: Places, count: int) -> Places:
     """Return the first of some images that are near copies of none before them.
 
     Two images are near copies if their features are close for this pool (in units of
@@ -393,20 +404,11 @@ def _distinct(
     """
     if guess.head is None:
         return places[:count]
-    rows = guess.head.inputs.of(guess.pool, None).rows
-    num_items = len(guess.pool)
-    sample = np.unique(np.linspace(0, num_items - 1, _SAMPLE).astype(np.int64))
-    center = read_rows(rows, sample).mean(dim=0)
-    near = directions(read_rows(rows, sample), center).numpy()
-    likeness = near @ near.T
-    np.fill_diagonal(likeness, -1.0)
-    typical = max(float(np.median(1.0 - likeness.max(axis=1))), 1e-6)
 
-    def looks(items: NDArray[np.int64]) -> NDArray[np.float32]:
+    def looks(some: Places) -> NDArray[np.float32]:
         """Return rows whose products are likeness of features plus correlation."""
-        features = directions(read_rows(rows, items), center).numpy()
-        parts = thumbnails([guess.snapshot.items[item] for item in items.tolist()])
-        return np.hstack([features / np.sqrt(typical), parts])
+        parts = thumbnails([guess.snapshot.items[place] for place in some.tolist()])
+        return np.hstack([guess.directions(some) / np.sqrt(guess.distance), parts])
 
     answered = {verdict.item for verdict in guess.snapshot.verdicts}
     known = [guess.snapshot.positions[item] for item in sorted(answered)]
@@ -416,7 +418,7 @@ def _distinct(
         some = places[start : start + _BLOCK]
         before = np.vstack([before, looks(some)])
         last = len(before) - len(some)
-        difference = 1.0 / typical + 1.0 - before[last:] @ before.T
+        difference = 1.0 / guess.distance + 1.0 - before[last:] @ before.T
         is_copy = np.tril(difference <= MOST_DIFFERENCE, last - 1).any(axis=1)
         kept += some[~is_copy].tolist()
         if len(kept) >= count:
@@ -424,12 +426,10 @@ def _distinct(
     return np.array(kept[:count], dtype=np.int64)
 
 
-def _nearest(guess: Guess, item: str) -> NDArray[np.int64]:
+def _nearest(guess: Guess, item: str) -> Places:
     """Return images without an answer, those most like a given one first."""
     if guess.head is None or item not in guess.snapshot.positions:
         return guess.order[:0]
-    rows = np.asarray(guess.head.inputs.of(guess.pool, None).rows, dtype=np.float32)
-    rows = rows - rows.mean(axis=0)
-    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    likeness = rows[guess.order] @ rows[guess.snapshot.positions[item]]
+    (own,) = guess.directions(np.array([guess.snapshot.positions[item]]))
+    likeness = guess.directions(guess.order) @ own
     return guess.order[np.argsort(-likeness, kind="stable")]
