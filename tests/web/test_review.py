@@ -366,12 +366,12 @@ def test_the_page_confirms_and_takes_back(project):
     found = browser.post("/api/review", {"name": "even", "count": 4}).json()
     ids = [one["id"] for one in found["tiles"]]
     assert len(ids) == 4
-    given = {"uuid": uuid(), "items": ids, "name": "even"}
-    assert browser.post("/api/confirm", given).json() == {"items": ids}
+    given = {"uuid": uuid(), "items": ids, "name": "even", "verb": "confirm"}
+    assert browser.post("/api/change", given).json() == {"items": ids}
     assert browser.session.state()["confirmed"] == 4
     assert browser.session.state()["spent"] == 9
-    back = {"uuid": uuid(), "items": ids, "undoes": given["uuid"]}
-    assert browser.post("/api/confirm", back).json() == {"items": ids}
+    back = given | {"uuid": uuid(), "undoes": given["uuid"]}
+    assert browser.post("/api/change", back).json() == {"items": ids}
     assert browser.session.state()["confirmed"] == 0
     like = browser.post("/api/review", {"like": ids[0], "without": ids[1:2]}).json()
     assert ids[1] not in {one["id"] for one in like["tiles"]}
@@ -379,8 +379,8 @@ def test_the_page_confirms_and_takes_back(project):
     assert told["slips"] == []
     assert {"id", "file", "class", "sure"} <= told["doubts"][0].keys()
     assert asked == ["review", "review", "second_looks"]
-    wrong = {"uuid": uuid(), "items": ids}
-    assert browser.post("/api/confirm", wrong).status_code == 422
+    wrong = {"uuid": uuid(), "items": ids, "verb": "correct"}
+    assert browser.post("/api/change", wrong).status_code == 422
 
 
 def test_before_the_images_are_known_the_review_says_so(project):

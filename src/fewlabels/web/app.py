@@ -8,12 +8,13 @@ from importlib.resources import files
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
-from fastapi import Body, FastAPI, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from fewlabels.errors import (
+    AnswersError,
     DamagedStoreError,
     DataError,
     FewlabelsError,
@@ -46,6 +47,7 @@ _SILENCE = 10.0  # seconds after which a comment keeps the connection alive
 _MOST_LISTENERS = 50
 _STATUS = {
     UsageError: 422,
+    AnswersError: 422,
     DataError: 404,
     StoreBusyError: 503,  # the page sends it again
     StoreAwayError: 503,
@@ -86,19 +88,23 @@ def make_app(
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(FewlabelsError, _error)
-    _add_labeling(app, session, broadcaster)
-    _add_model(app, session, background)
     browse = app.state.browse = Browse(session, background)
-    app.post("/api/browse")(browse.page)
-    app.post("/api/map")(browse.map)
-    app.post("/api/change")(browse.change)
-    app.post("/api/history")(browse.history)
-    add_studio(app, session, background, browse)
+    _add_reading(app, session, browse, broadcaster)
+    _add_model(app, session, background)
+
+    async def notify() -> AsyncIterator[None]:
+        yield
+        broadcaster.notify()
+
+    writing = APIRouter(dependencies=[Depends(notify)])
+    _add_writing(writing, session, browse)
+    add_studio(writing, session, background, browse)
+    app.include_router(writing)
     return app
 
 
-def _add_labeling(
-    app: FastAPI, session: Session, broadcaster: StateBroadcaster
+def _add_reading(
+    app: FastAPI, session: Session, browse: Browse, broadcaster: StateBroadcaster
 ) -> None:
     listeners: set[EventStream] = set()
 
@@ -122,6 +128,19 @@ def _add_labeling(
     async def events(request: Request) -> Response:
         return EventStream(_stream_states(broadcaster, request), listeners)
 
+    app.get("/api/project")(session.describe)
+    app.post("/api/lease")(session.lease)
+    app.post("/api/stay")(session.stay)
+    app.post("/api/leave")(session.leave)
+    app.get("/api/classes/removed")(session.removed_classes)
+    app.get("/api/results")(session.model_status)
+    app.get("/api/people")(session.people_status)
+    app.post("/api/browse")(browse.page)
+    app.post("/api/map")(browse.map)
+    app.post("/api/history")(browse.history)
+
+
+def _add_writing(app: APIRouter, session: Session, browse: Browse) -> None:
     @app.post("/api/import")
     def import_labels(
         wish: Annotated[Import, Query()],
@@ -129,18 +148,11 @@ def _add_labeling(
     ) -> Facts:
         return session.import_labels(wish, content)
 
-    app.get("/api/project")(session.describe)
-    app.post("/api/lease")(session.lease)
-    app.post("/api/stay")(session.stay)
-    app.post("/api/leave")(session.leave)
     app.post("/api/act")(session.act)
-    app.get("/api/classes/removed")(session.removed_classes)
+    app.post("/api/change")(browse.change)
     app.post("/api/classes")(session.show_classes)
     app.post("/api/classes/change")(session.change_class)
     app.post("/api/import/undo")(session.undo_import)
-    app.post("/api/confirm")(session.confirm)
-    app.get("/api/results")(session.model_status)
-    app.get("/api/people")(session.people_status)
 
 
 def _add_model(app: FastAPI, session: Session, background: Background) -> None:

@@ -355,28 +355,30 @@ class Browse:
 
     def change(self, given: Change) -> Facts:
         """Change the answers about some images, or undo that."""
-        session = self._session
+        session, project = self._session, self._session.project
         items = session.images.items(given.items)
         who: Facts = {"annotator": given.annotator, "uuid": given.uuid}
+        at_a_glance = given.verb in {"confirm", "correct"}
         if given.undoes is not None:
-            done: Facts = {"items": session.project.restore(items, given.undoes, **who)}
+            take_back = project.take_back if at_a_glance else project.restore
+            done: Facts = {"items": take_back(items, given.undoes, **who)}
         elif given.verb == "undo":
             if given.target is None:
                 raise UsageError("An undo needs the answer that it takes back.")
-            undone = session.project.undo(target=given.target, **who)
+            undone = project.undo(target=given.target, **who)
             done = {"items": [str(undone.event.item)]}
-        elif given.verb == "label" and given.name is None:
-            raise UsageError("A label needs the name of a class.")
-        else:
-            name = given.name if given.verb == "label" else None
-            with self._lock:
-                table = self._updated()
-                predicted = [] if name is None else table.matches(items, name)
-            revised = session.project.revise(
-                items, name, skip=given.verb == "skip", predicted=predicted, **who
-            )
+        elif given.verb in {"unlabel", "skip"}:
+            revised = project.revise(items, skip=given.verb == "skip", **who)
             done = asdict(revised)
-        session.on_change()
+        elif given.name is None:
+            raise UsageError("A label needs the name of a class.")
+        elif at_a_glance:
+            who["is_correction"] = given.verb == "correct"
+            done = {"items": project.confirm(items, given.name, **who)}
+        else:
+            with self._lock:
+                predicted = self._updated().matches(items, given.name)
+            done = asdict(project.revise(items, given.name, predicted=predicted, **who))
         return {**done, "items": [session.images.name_of(i) for i in done["items"]]}
 
     def history(self, wish: ItemWish) -> Facts:

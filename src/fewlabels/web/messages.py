@@ -101,18 +101,6 @@ class ClassChange(_Message):
     """The new name, or the class to merge it into."""
 
 
-class Confirmation(_Message):
-    """A class for many images at once, or its undoing."""
-
-    uuid: Uuid
-    items: list[Name] = Field(min_length=1, max_length=MOST_TILES)
-    name: ClassName | None = None
-    is_correction: bool = False
-    """Whether the model predicts another class."""
-    undoes: Uuid | None = None
-    """The confirmation to take back, with the same images."""
-
-
 class Import(_Message):
     """A file with labels, sent as the body; all of this is in the address."""
 
@@ -193,7 +181,9 @@ class Change(_Message):
 
     uuid: Uuid
     items: list[Name] = Field(min_length=1, max_length=MOST_REVISED)
-    verb: Literal["label", "unlabel", "skip", "undo"] = "label"
+    verb: Literal["label", "unlabel", "skip", "undo", "confirm", "correct"] = "label"
+    """To confirm is to label at a glance, as predicted, images without an answer; to
+    correct, otherwise than predicted."""
     name: ClassName | None = None
     target: Uuid | None = None
     """The answer that an undo takes back."""

@@ -210,7 +210,7 @@ def guarded(
     broadcaster = StateBroadcaster(
         lambda: session.state() | {"jobs": background.status()}, background.consider
     )
-    session.on_change = background.on_change = broadcaster.notify
+    background.on_change = broadcaster.notify
     session.on_shortage = background.want_images
     is_open = host in _EVERYWHERE
     names = {host.lower()} | ({socket.gethostname().lower()} if is_open else set())

@@ -1,6 +1,5 @@
 """The labeling of a project: requests of the page as verbs of the project."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -12,7 +11,6 @@ from threading import Lock
 from pydantic import TypeAdapter
 
 from fewlabels.errors import (
-    AnswersError,
     JobError,
     UnknownNameError,
     UsageError,
@@ -42,7 +40,6 @@ from fewlabels.web.messages import (
     ClassChange,
     ClassLook,
     ClassLooks,
-    Confirmation,
     Facts,
     Import,
     ImportUndo,
@@ -72,8 +69,6 @@ class Session:
 
     _project: Project | None
     """None: it is still being created."""
-    on_change: Callable[[], object] = field(default=lambda: None)
-    """Called after something was written."""
     on_shortage: Callable[[int], object] = field(default=lambda _: None)
     """Called with the last round when a tab gets fewer images than it asks for."""
     _importing: Lock = field(default_factory=Lock)
@@ -163,47 +158,21 @@ class Session:
     def act(self, action: Action) -> Facts:
         """Store an action of a person; the same one again changes nothing."""
         if action.verb == "add_class":
-            classes = self.project.add_class(action.name or "", uuid=action.uuid)
-            self.on_change()
-            return {"classes": classes}
+            name = action.name or ""
+            return {"classes": self.project.add_class(name, uuid=action.uuid)}
         if action.verb == "undo":
             return self._undo(action)
-        written = self._answer(action)
-        self.on_change()
-        return {"saved": written.sequence}
-
-    def confirm(self, given: Confirmation) -> Facts:
-        """Confirm a class for many images, or undo that."""
-        known = self.images.items(given.items)
-        who: Facts = {"annotator": given.annotator, "uuid": given.uuid}
-        if given.undoes is not None:
-            done = self.project.take_back(known, given.undoes, **who)
-        elif given.name is None:
-            raise UsageError("A confirmation needs the name of a class.")
-        else:
-            who["is_correction"] = given.is_correction
-            done = self.project.confirm(known, given.name, **who)
-        self.on_change()
-        return {"items": [self.images.name_of(item) for item in done]}
+        return {"saved": self._answer(action).sequence}
 
     def import_labels(self, wish: Import, content: bytes) -> Facts:
         """Import a file of labels, or return what that would do."""
-        try:
-            with self._importing:  # rows take many times the memory of their file
-                done = self.project.import_labels(
-                    wish.name,
-                    content=content,
-                    annotator=wish.annotator,
-                    add_classes=wish.add_classes,
-                    partial=wish.partial,
-                    dry_run=wish.dry_run,
-                    scan=False,
-                    uuid=wish.uuid,
-                )
-        except AnswersError as error:
-            raise UsageError(str(error)) from error
-        if not wish.dry_run:
-            self.on_change()
+        with self._importing:  # rows take many times the memory of their file
+            done = self.project.import_labels(
+                wish.name,
+                content=content,
+                scan=False,
+                **wish.model_dump(exclude={"name", "tab"}),
+            )
         facts = asdict(done)
         for name in ("faults", "left_out"):
             facts[f"num_{name}"] = len(getattr(done, name))
@@ -212,20 +181,16 @@ class Session:
 
     def undo_import(self, wish: ImportUndo) -> Facts:
         """Undo an import."""
-        undone = self.project.undo_import(wish.uuid)
-        self.on_change()
-        return asdict(undone)
+        return asdict(self.project.undo_import(wish.uuid))
 
     def set_budget(self, wish: Budget) -> Facts:
         """Change how many labels are to be given in all."""
         self._project = self.project.with_budget(wish.budget)
-        self.on_change()
         return {"budget": wish.budget}
 
     def show_classes(self, given: ClassLooks) -> Facts:
         """Store the order, letters, colors and descriptions of classes."""
         store_looks(self.project, given.classes)
-        self.on_change()
         return {"num_classes": len(given.classes)}
 
     def change_class(self, change: ClassChange) -> Facts:
@@ -241,7 +206,6 @@ class Session:
         else:
             into = other if change.verb == "merge" else None
             num_labels = project.merge_classes(name, into, uuid=change.uuid)
-        self.on_change()
         return {"num_labels": num_labels}
 
     def removed_classes(self) -> Facts:
@@ -291,7 +255,6 @@ class Session:
         """Undo an answer, and lease its image to the tab that did so."""
         who: Facts = {"annotator": action.annotator, "uuid": action.uuid}
         done = self.project.undo(target=action.target, token=action.tab, **who)
-        self.on_change()
         shown = self._shown([str(done.event.item)])
         return {"saved": done.sequence, "item": shown[0] if shown else None}
 
@@ -517,10 +480,8 @@ def store_looks(project: Project, wanted: Sequence[NamedLook]) -> None:
             raise UnknownNameError("class", look.name, number_of)
     check_distinct("class", [look.name for look in wanted])
     check_distinct("letter", [look.letter for look in wanted if look.letter])
-    numbered = {
-        number_of[look.name]: look.model_dump(exclude={"name"}) for look in wanted
-    }
-    content = json.dumps(numbered, indent=1)
+    numbered: dict[int, ClassLook] = {number_of[look.name]: look for look in wanted}
+    content = _LOOKS.dump_json(numbered, indent=1).decode()
     replace_text(project.folder / CLASSES_FILE, content + "\n")
 
 

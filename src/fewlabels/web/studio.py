@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from fewlabels.errors import AnswersError, UsageError
@@ -55,7 +55,7 @@ class Event(_Message):
 
 
 def add_studio(
-    app: FastAPI, session: Session, background: Background, browse: Browse
+    app: APIRouter, session: Session, background: Background, browse: Browse
 ) -> None:
     """Add the addresses that Label Studio calls; the guard refuses all others there."""
 
@@ -134,5 +134,4 @@ def _import(session: Session, event: Event) -> bool:
         except AnswersError as error:
             faults = "; ".join(fault.sentence for fault in error.faults)
             raise UsageError(f"The annotation was not taken: {faults}") from error
-    session.on_change()
     return bool(taken.num_new + taken.num_changed + taken.num_skipped)

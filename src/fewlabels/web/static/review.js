@@ -176,13 +176,13 @@ export class ReviewView {
 
   /** Send it until it is taken; null: it was refused. */
   send(given) {
-    return new Promise((go) => this.page.outbox.add({ ...given, path: "/api/confirm" }, go));
+    return new Promise((go) => this.page.outbox.add({ ...given, path: "/api/change" }, go));
   }
 
   /** Give a class to some tiles at once; return whether they have it. */
   async give(tiles, name, isCorrection) {
     if (!tiles.length) return true;
-    const given = { ...this.page.signature, uuid: crypto.randomUUID(), items: tiles.map((tile) => tile.id), name, is_correction: isCorrection };
+    const given = { ...this.page.signature, uuid: crypto.randomUUID(), items: tiles.map((tile) => tile.id), name, verb: isCorrection ? "correct" : "confirm" };
     const done = await this.send(given);
     if (!done) return false;
     if (done.items.length) this.history.push({ ...given, items: done.items });
@@ -220,8 +220,8 @@ export class ReviewView {
   async undo() {
     const last = this.history.pop();
     if (!last) return toast("Nothing was labeled here yet.");
-    const { tab, annotator, items, uuid } = last;
-    const done = await this.send({ tab, annotator, items, undoes: uuid, uuid: crypto.randomUUID() });
+    const { tab, annotator, items, verb, uuid } = last;
+    const done = await this.send({ tab, annotator, items, verb, undoes: uuid, uuid: crypto.randomUUID() });
     if (done) toast(`${done.items.length} labels taken back.`, 4);
     const isHere = done && items.every((id) => this.given.delete(id));
     return isHere ? this.drawTiles() : this.load();
