@@ -67,6 +67,7 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        """Do what goes on behind the page while it is served."""
         if session.is_open:
             broadcaster.open()
         background.begin()
@@ -93,6 +94,7 @@ def make_app(
     _add_model(app, session, background)
 
     async def notify() -> AsyncIterator[None]:
+        """Send the new state to all tabs, after a request that wrote something."""
         yield
         broadcaster.notify()
 
