@@ -324,34 +324,35 @@ def whole_number(name: str, value: object) -> int:
     raise UsageError(f"{name} is {value!r}, of type {kind}; give a whole number.")
 
 
-def check_number(name: str, value: object) -> None:
-    """Raise unless a value is a number; a boolean is none."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        kind = type(value).__name__
-        raise UsageError(f"{name} is {value!r}, of type {kind}; give a number.")
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Bounds of a number, in its type: ``Annotated[float, Limits(at_least=1)]``."""
+
+    at_least: float = -math.inf
+    above: float = -math.inf
+    at_most: float = math.inf
+    below: float = math.inf
+
+    def check(self, name: str, value: object) -> None:
+        """Raise unless a value is a finite number within the limits."""
+        if isinstance(value, bool) or not isinstance(value, Real):
+            kind = type(value).__name__
+            raise UsageError(f"{name} is {value!r}, of type {kind}; give a number.")
+        is_within = self.at_least <= value <= self.at_most
+        if is_within and self.above < value < self.below and math.isfinite(value):
+            return
+        limits = {word.replace("_", " "): limit for word, limit in vars(self).items()}
+        words = [
+            f"{word} {limits[word]}" for word in limits if abs(limits[word]) < math.inf
+        ]
+        if min(self.at_most, self.below) == math.inf:
+            words.append("finite")
+        raise UsageError(f"{name} is {value}; it must be {' and '.join(words)}.")
 
 
-def check_range(
-    name: str,
-    value: float,
-    *,
-    at_least: float = -math.inf,
-    above: float = -math.inf,
-    at_most: float = math.inf,
-    below: float = math.inf,
-) -> None:
-    """Raise unless a value is a finite number within the limits given."""
-    check_number(name, value)
-    within = at_least <= value <= at_most and above < value < below
-    if within and math.isfinite(value):
-        return
-    limits = {"at least": at_least, "above": above, "at most": at_most, "below": below}
-    words = [
-        f"{word} {limit}" for word, limit in limits.items() if abs(limit) < math.inf
-    ]
-    if min(at_most, below) == math.inf:
-        words.append("finite")
-    raise UsageError(f"{name} is {value}; it must be {' and '.join(words)}.")
+def check_range(name: str, value: float, **limits: float) -> None:
+    """Raise unless a value is a finite number within some :class:`Limits`."""
+    Limits(**limits).check(name, value)
 
 
 def check_distinct(
@@ -386,16 +387,6 @@ def check_count(
         raise error(f"{name} has {length} entries; give {wanted}, one per {of}.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Bounds of a number, in its type: ``Annotated[float, Limits(at_least=1)]``."""
-
-    at_least: float = -math.inf
-    above: float = -math.inf
-    at_most: float = math.inf
-    below: float = math.inf
-
-
 Count = Annotated[int, Limits(at_least=1)]
 """A whole number, at least 1."""
 Weight = Annotated[float, Limits(at_least=0)]
@@ -425,7 +416,7 @@ class Settings:
                     if entry not in words:
                         raise UnknownNameError(name, str(entry), words)
                 elif limits and not (entry is None and type(None) in parts):
-                    check_range(name, entry, **vars(limits))
+                    limits.check(name, entry)
 
 
 @cache

@@ -30,7 +30,7 @@ TINY = StandardSet(
     name="mnist",
     first_labels=(5, 0, 4, 1, 9),
     classes=tuple("0123456789"),
-    folders=("mnist", "MNIST/raw"),
+    folder="MNIST/raw",
     url="http://127.0.0.1:9/",
     md5={"x": "0"},
 )
@@ -88,14 +88,7 @@ def test_a_set_with_the_same_file_names_is_told_apart(tmp_path, monkeypatch):
 )
 def test_cifar_is_found(tmp_path, prepared):
     prepared(tmp_path / "cifar10")
-    cifar = replace(
-        TINY,
-        name="cifar10",
-        folders=("cifar10",),
-        first_labels=(6, 9, 9, 4, 1),
-        cifar=trusted(tmp_path),
-    )
-    pool = standard_pool(cifar, [tmp_path])
+    pool = standard_pool(trusted(tmp_path), [tmp_path])
     assert pool.images.shape == (3, 32, 32)
     assert pool.classes[0] == "name0"
 

@@ -17,13 +17,14 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from tests.harness.python2 import dumps
 
 from fewlabels.data.official import (
-    CIFAR10,
-    CIFAR100,
+    STANDARD_SETS,
     read_cifar_folder,
     read_idx,
     read_idx_folder,
 )
 from fewlabels.errors import DataError
+
+CIFAR10, CIFAR100 = STANDARD_SETS["cifar10"], STANDARD_SETS["cifar100"]
 
 
 def words(text):
@@ -71,7 +72,7 @@ def write_cifar10(folder):
 
 def packed(folder):
     """Turn the unpacked folder into the archive."""
-    with tarfile.open(folder / CIFAR10.archive, "w:gz") as tar:
+    with tarfile.open(folder / CIFAR10.published[0], "w:gz") as tar:
         tar.add(folder / CIFAR10.folder, CIFAR10.folder)
     for path in (folder / CIFAR10.folder).iterdir():
         path.unlink()

@@ -24,13 +24,11 @@ from fewlabels.errors import (
 from fewlabels.pool import ArrayImages, Images, Pool, Split
 from fewlabels.rng import fork, keyed_uniforms, stream
 
-_HASHED_AT_ONCE = 256
-_ROWS_AT_ONCE = 2048
 Counts = Sequence[int] | Mapping[str, int] | Mapping[int, int]
 """How many items: one number per class, or by class name, which may be a number."""
 
 _WHITE = 255
-_CHUNK = 1024
+_READ_AT_ONCE = 256
 
 
 def digests_of(images: Images, indices: Tensor) -> Sequence[str]:
@@ -49,7 +47,7 @@ def digests_of(images: Images, indices: Tensor) -> Sequence[str]:
         return list(digests(indices))
     return [
         blake2b(item.tobytes(), digest_size=16).hexdigest()
-        for part in torch.split(indices, _HASHED_AT_ONCE)
+        for part in torch.split(indices, _READ_AT_ONCE)
         for item in images.read(part).numpy()
     ]
 
@@ -57,7 +55,7 @@ def digests_of(images: Images, indices: Tensor) -> Sequence[str]:
 def row_contents(images: Images) -> Iterator[bytes]:
     """Yield the bytes of vectors, a block at a time; nothing for images."""
     if len(images.shape) == 1:
-        for some in torch.split(torch.arange(len(images)), _ROWS_AT_ONCE):
+        for some in torch.split(torch.arange(len(images)), _READ_AT_ONCE):
             yield images.read(some).numpy().tobytes()
 
 
@@ -235,7 +233,7 @@ def resize_images(pool: Pool, size: int) -> Pool:
 
     def resize(images: Images) -> ArrayImages:
         parts = []
-        for chunk in torch.split(torch.arange(len(images)), _CHUNK):
+        for chunk in torch.split(torch.arange(len(images)), _READ_AT_ONCE):
             pixels = images.read(chunk).float()
             levels = interpolate(pixels, (size, size), mode="bilinear", antialias=True)
             parts.append(levels.round_().clamp_(0, _WHITE).to(torch.uint8))

@@ -8,7 +8,7 @@ run, and none of its names becomes the name of a file.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ def _contents(shards: list[tuple[str, Path]]) -> Iterator[tuple[str, bytes]]:
     """Yield split and bytes of the image in each row, empty where there are none."""
     with track("Unpacking", len(shards)) as advance:
         for split, path in shards:
-            with _opened(path) as (schema, read):
+            with _opened(path) as (schema, batches):
                 features = _features(schema)
                 columns = [
                     field.name
@@ -134,7 +134,7 @@ def _contents(shards: list[tuple[str, Path]]) -> Iterator[tuple[str, bytes]]:
                 if not columns:
                     seen = ", ".join(f"{f.name} ({f.type})" for f in schema)
                     raise DataError(f"No column of '{path}' holds images: {seen}.")
-                for batch in read(columns[0]):
+                for batch in batches:
                     batch.validate(full=True)
                     for start in range(0, len(batch), _ROWS_AT_ONCE):
                         cells = batch.slice(start, _ROWS_AT_ONCE).column(columns[0])
@@ -144,19 +144,18 @@ def _contents(shards: list[tuple[str, Path]]) -> Iterator[tuple[str, bytes]]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, Callable[[str], Iterable[Any]]]]:
-    """Yield the schema of a file, and a function that reads a column in batches."""
+def _opened(path: Path) -> Iterator[tuple[Any, Iterable[Any]]]:
+    """Yield the schema of a file, and its rows in batches."""
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
         if path.suffix == ".parquet":
             with parquet.ParquetFile(path) as table:
-                read = table.iter_batches
-                yield table.schema_arrow, lambda name: read(_ROWS_AT_ONCE, None, [name])
+                yield table.schema_arrow, table.iter_batches(_ROWS_AT_ONCE)
         else:
             with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
-                yield stream.schema, lambda _: stream
+                yield stream.schema, stream
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"'{path}' cannot be read: {error}") from error
 

@@ -49,57 +49,7 @@ _ARRAY_NAMES = {
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
 }
-_IDX_FILES = (
-    "train-images-idx3-ubyte.gz",
-    "train-labels-idx1-ubyte.gz",
-    "t10k-images-idx3-ubyte.gz",
-    "t10k-labels-idx1-ubyte.gz",
-)
-
-
-@dataclass(frozen=True)
-class Cifar:
-    """How a CIFAR set is stored."""
-
-    folder: str
-    md5: Mapping[str, str]
-    """Hashes of the archive, the files to train and the file to test on, and that of
-    names, as in torchvision's ``datasets/cifar.py``."""
-    prefix: bytes = b""
-    """How the keys of labels and of their names begin."""
-
-    @property
-    def archive(self) -> str:
-        """Name of the archive that is published."""
-        return next(iter(self.md5))
-
-
-CIFAR10 = Cifar(
-    folder="cifar-10-batches-py",
-    md5={
-        "cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a",
-        "data_batch_1": "c99cafc152244af753f735de768cd75f",
-        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-        "data_batch_4": "634d18415352ddfa80567beed471001a",
-        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-        "test_batch": "40351d587109b95175f43aff81a1287e",
-        "batches.meta": "5ff9c542aee3614f3951f8cda6e48888",
-    },
-)
-"""CIFAR-10: five files of 10,000 images and one to measure on."""
-
-CIFAR100 = Cifar(
-    folder="cifar-100-python",
-    md5={
-        "cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85",
-        "train": "16019d7e3df5f24257cddd939b257f8d",
-        "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
-        "meta": "7973b15100ade9c7d40fb424638fde48",
-    },
-    prefix=b"fine_",
-)
-"""CIFAR-100 with its fine labels."""
+_CIFAR_URL = "https://www.cs.toronto.edu/~kriz/"
 
 
 @dataclass(frozen=True)
@@ -107,83 +57,103 @@ class StandardSet:
     """A data set that everybody knows."""
 
     name: str
+    url: str
+    """Where the official files come from."""
+    md5: Mapping[str, str]
+    """Hash of each file, as the official page or torchvision gives it. Of CIFAR: that
+    of the archive, of the files to train and the file to test on, and that of names."""
     first_labels: tuple[int, ...]
     """How the training labels begin; tells sets with equal file names apart."""
     classes: tuple[str, ...]
     """Names of the classes, where the files hold none."""
-    folders: tuple[str, ...]
-    """Folders that may hold its official files, below a place for data."""
-    url: str
-    """Where the official files come from."""
-    md5: Mapping[str, str]
-    """The files there, and what the official page or torchvision gives as hash."""
-    cifar: Cifar | None = None
-    """How it is stored; None: in idx files."""
+    folder: str
+    """Where torchvision keeps the files; of CIFAR, the folder in the archive."""
+    prefix: bytes | None = None
+    """How CIFAR's keys of labels and of their names begin; None: idx files."""
+
+    @property
+    def published(self) -> list[str]:
+        """Names of the files that can be downloaded."""
+        return [*self.md5] if self.prefix is None else [*self.md5][:1]
 
     def read(self, folder: Path) -> dict[str, NDArray[Any]] | None:
         """Return the arrays of the official files in a folder; None if not there."""
-        if self.cifar is None:
+        if self.prefix is None:
             return read_idx_folder(folder)
-        return read_cifar_folder(folder, self.cifar)
+        return read_cifar_folder(folder, self)
 
     def begins(self, labels: NDArray[Any]) -> bool:
         """Return whether training labels begin like those of this set."""
         return tuple(labels[: len(self.first_labels)].tolist()) == self.first_labels
 
 
-_MNIST_MD5 = (
-    "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-    "d53e105ee54ea40749a09fcbcd1e9432",
-    "9fb629c4189551a2d022fa330f9573f3",
-    "ec29112dd5afa0611ce80d1b7f02629c",
-)
-_FASHION_MD5 = (
-    "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-    "25c81989df183df01b3e8a0aad5dffbe",
-    "bef4ecab320f06d8554ea6380940ec79",
-    "bb300cfdad3c16e7a12a480ee83cd310",
-)
-_CLOTHES = (
-    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
-    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
-)
-_THINGS = (
-    *("airplane", "automobile", "bird", "cat", "deer"),
-    *("dog", "frog", "horse", "ship", "truck"),
-)
-
-
-def _standard_cifar(
-    name: str, first_labels: tuple[int, ...], classes: tuple[str, ...], cifar: Cifar
-) -> StandardSet:
-    url, archive = "https://www.cs.toronto.edu/~kriz/", cifar.archive
-    published = {archive: cifar.md5[archive]}
-    return StandardSet(name, first_labels, classes, (name,), url, published, cifar)
-
-
-STANDARD_SETS = {
-    "mnist": StandardSet(
+_STANDARD_SETS = (
+    StandardSet(
         "mnist",
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        md5={
+            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+            "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+        },
         first_labels=(5, 0, 4, 1, 9),
         classes=tuple(map(str, range(10))),
-        folders=("mnist", "MNIST/raw"),
-        url="https://ossci-datasets.s3.amazonaws.com/mnist/",
-        md5=dict(zip(_IDX_FILES, _MNIST_MD5, strict=True)),
+        folder="MNIST/raw",
     ),
-    "fashion-mnist": StandardSet(
+    StandardSet(
         "fashion-mnist",
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        md5={
+            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+        },
         first_labels=(9, 0, 0, 3, 0),
-        classes=_CLOTHES,
-        folders=("fashion-mnist", "FashionMNIST/raw"),
-        url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-        md5=dict(zip(_IDX_FILES, _FASHION_MD5, strict=True)),
+        classes=(
+            *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+            *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+        ),
+        folder="FashionMNIST/raw",
     ),
-    "cifar10": _standard_cifar("cifar10", (6, 9, 9, 4, 1), _THINGS, CIFAR10),
-    "cifar100": _standard_cifar(
-        "cifar100", (19, 29, 0, 11, 1), tuple(map(str, range(100))), CIFAR100
+    StandardSet(
+        "cifar10",
+        _CIFAR_URL,
+        md5={
+            "cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a",
+            "data_batch_1": "c99cafc152244af753f735de768cd75f",
+            "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+            "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+            "data_batch_4": "634d18415352ddfa80567beed471001a",
+            "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+            "test_batch": "40351d587109b95175f43aff81a1287e",
+            "batches.meta": "5ff9c542aee3614f3951f8cda6e48888",
+        },
+        first_labels=(6, 9, 9, 4, 1),
+        classes=(
+            *("airplane", "automobile", "bird", "cat", "deer"),
+            *("dog", "frog", "horse", "ship", "truck"),
+        ),
+        folder="cifar-10-batches-py",
+        prefix=b"",
     ),
-}
-
+    StandardSet(
+        "cifar100",
+        _CIFAR_URL,
+        md5={
+            "cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85",
+            "train": "16019d7e3df5f24257cddd939b257f8d",
+            "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+            "meta": "7973b15100ade9c7d40fb424638fde48",
+        },
+        first_labels=(19, 29, 0, 11, 1),
+        classes=tuple(map(str, range(100))),
+        folder="cifar-100-python",
+        prefix=b"fine_",
+    ),
+)
+STANDARD_SETS = {standard.name: standard for standard in _STANDARD_SETS}
 
 _GROUPS = (
     *("aquatic_mammals", "fish", "flowers", "food_containers", "fruit_and_vegetables"),
@@ -234,15 +204,15 @@ def standard_pool(standard: StandardSet, places: Sequence[Path]) -> Pool:
         npz = place / f"{standard.name}.npz"
         if npz.is_file():
             return _checked_pool(standard, read_npz(npz), npz)
-        for folder in (*(place / below for below in standard.folders), place):
+        for folder in (place / standard.name, place / standard.folder, place):
             arrays = standard.read(folder)
             # MNIST and Fashion-MNIST, whose files have the same names, may both be
             # meant by those at the top.
             if arrays and (folder != place or standard.begins(arrays["y_train"])):
                 return _checked_pool(standard, arrays, folder)
     goal = places[-1] / standard.name
-    for file_name, digest in standard.md5.items():
-        fetch(standard.url + file_name, goal, file_name, digest)
+    for name in standard.published:
+        fetch(standard.url + name, goal, name, standard.md5[name])
     return _checked_pool(standard, standard.read(goal) or {}, goal)
 
 
@@ -303,25 +273,37 @@ def fetch(
     return Path(goal)
 
 
-def read_cifar_folder(folder: Path, layout: Cifar) -> dict[str, NDArray[Any]] | None:
+def read_cifar_folder(
+    folder: Path, cifar: StandardSet
+) -> dict[str, NDArray[Any]] | None:
     """Return a CIFAR set of a folder, or of its archive; None if neither is there.
 
     Nothing is unpacked to the disk.
     """
-    unpacked, archive = folder / layout.folder, folder / layout.archive
-    _, *names = layout.md5
-    if unpacked.is_dir():
-        contents = [_published(unpacked / name, layout) for name in names]
-    elif archive.is_file():
-        packed = BytesIO(_published(archive, layout))
+
+    def published(path: Path) -> bytes:
+        with open_untrusted(path, PUBLISHED_BYTES, "Unpack it again.") as file:
+            content = file.read(PUBLISHED_BYTES)
+        seen = md5(content, usedforsecurity=False).hexdigest()
+        if seen != cifar.md5[path.name]:
+            hashes = f"its MD5 is {seen}, not {cifar.md5[path.name]}"
+            raise DataError(f"{path} is not the published file: {hashes}.")
+        return content
+
+    archive, *names = cifar.md5
+    if (folder / cifar.folder).is_dir():
+        contents = [published(folder / cifar.folder / name) for name in names]
+    elif (folder / archive).is_file():
+        packed = BytesIO(published(folder / archive))
         with tarfile.open(fileobj=packed, mode="r:gz") as tar:
-            members = (tar.extractfile(f"{layout.folder}/{name}") for name in names)
+            members = (tar.extractfile(f"{cifar.folder}/{name}") for name in names)
             contents = [b"" if member is None else member.read() for member in members]
     else:
         return None
     tables = [_Unpickler(BytesIO(file), encoding="bytes").load() for file in contents]
     *train, test, meta = tables
-    labels, names_of = layout.prefix + b"labels", layout.prefix + b"label_names"
+    prefix = cifar.prefix or b""
+    labels, names_of = prefix + b"labels", prefix + b"label_names"
     return {
         "x_train": np.concatenate([table[b"data"].images() for table in train]),
         "y_train": np.concatenate([table[labels] for table in train]),
@@ -329,19 +311,6 @@ def read_cifar_folder(folder: Path, layout: Cifar) -> dict[str, NDArray[Any]] | 
         "y_test": np.array(test[labels]),
         "classes": np.array([name.decode() for name in meta[names_of]]),
     }
-
-
-def _published(path: Path, layout: Cifar) -> bytes:
-    """Return the bytes of a file, if they are the published ones."""
-    with open_untrusted(path, PUBLISHED_BYTES, "Unpack it again.") as file:
-        content = file.read(PUBLISHED_BYTES)
-    seen = md5(content, usedforsecurity=False).hexdigest()
-    if seen != layout.md5[path.name]:
-        raise DataError(
-            f"{path} is not the published file: its MD5 is {seen}, not "
-            f"{layout.md5[path.name]}."
-        )
-    return content
 
 
 class _StoredArray:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,32 +40,36 @@ def arrow() -> Any:
 
 
 @contextmanager
-def _opened(file: IO[bytes], dictionaries: Sequence[str] = ()) -> Iterator[Any]:
+def _opened(
+    file: IO[bytes], dictionaries: Sequence[str] = (), *, is_bounded: bool = True
+) -> Iterator[Any]:
     """Open a table; errors of Arrow become :class:`ValueError`.
 
+    Args:
+        file: The table.
+        dictionaries: Columns whose repeated cells are kept once.
+        is_bounded: Whether a table is refused that unpacks to too much.
+
     Yields:
-        The table; repeated cells of the columns in ``dictionaries`` are kept once.
+        The table.
     """
     from pyarrow import parquet
 
-    file.seek(0)
     try:
         with parquet.ParquetFile(file, read_dictionary=list(dictionaries)) as table:
+            # What is said of single columns must not be asked for: where that is
+            # damaged, Arrow ends the process.
+            groups = map(table.metadata.row_group, range(table.num_row_groups))
+            if is_bounded:
+                _check_memory(file, sum(group.total_byte_size for group in groups))
             yield table
     except arrow().ArrowException as error:
         raise ValueError(str(error)) from error
 
 
-def _check_memory(file: IO[bytes], table: Any, num_bytes: int = 0) -> None:
-    """Raise if a table unpacks to too much, or if its rows take too many bytes."""
-    # What is said of single columns must not be asked for: where that is damaged, Arrow
-    # ends the process.
-    groups = map(table.metadata.row_group, range(table.metadata.num_row_groups))
-    unpacked = max(num_bytes, sum(group.total_byte_size for group in groups))
-    place = file.tell()
-    size = file.seek(0, os.SEEK_END)
-    file.seek(place)
-    check_unpacked(unpacked, size, _UNPACKED_RATIO)
+def _check_memory(file: IO[bytes], num_bytes: int) -> None:
+    """Raise if the rows of a table take too many bytes."""
+    check_unpacked(num_bytes, file.seek(0, os.SEEK_END), _UNPACKED_RATIO)
 
 
 def parquet_rows(
@@ -92,7 +96,6 @@ def parquet_rows(
         if field.name in columns and not is_plain:
             raise ValueError(f"'{field.name}' holds {field.type}, not text or numbers")
     with _opened(file, columns) as table:
-        _check_memory(file, table)
         for batch in table.iter_batches(_TEXTS_AT_ONCE, columns=columns):
             decoded = []
             for column in batch.columns:
@@ -148,7 +151,6 @@ def _vector_parts(
     rows, of which the caller keeps ``num_kept``, would take too much memory.
     """
     with _opened(file) as table:
-        _check_memory(file, table)
         kinds = [table.schema_arrow.field(name).type for name in columns]
         is_list = _is_list(kinds[0])
         if not _is_number(kinds[0].value_type if is_list else kinds[0]):
@@ -157,7 +159,7 @@ def _vector_parts(
         if first is None:
             return
         width = len(first.column(0).flatten()) if is_list else len(columns)
-        _check_memory(file, table, num_kept * (width * _NUMBER_BYTES + _NAME_BYTES))
+        _check_memory(file, num_kept * (width * _NUMBER_BYTES + _NAME_BYTES))
         done, at_once = 0, max(1, min(_CELLS_AT_ONCE, _MOST_NUMBERS // max(1, width)))
         for batch in table.iter_batches(at_once, columns=columns):
             part = np.empty((len(batch), width), dtype=np.float32)
@@ -191,16 +193,12 @@ def _stacked_lists(lists: Any, width: int, num_before: int) -> NDArray[Any]:
 
 def _names(file: IO[bytes], column: str) -> Iterator[str]:
     """Yield the names in a column; missing ones are empty, repeated ones one object."""
+    known: dict[str, str] = {}
     with _opened(file, [column]) as table:
         for batch in table.iter_batches(_TEXTS_AT_ONCE, columns=[column]):
-            cells = batch.column(0)
-            if not arrow().types.is_dictionary(cells.type):
-                cells = cells.dictionary_encode()
-            places = cells.indices.to_pylist()
-            used = sorted({place for place in places if place is not None})
-            words = cells.dictionary.take(arrow().array(used, "int64")).to_pylist()
-            names = dict(zip(used, words, strict=True))
-            yield from (names.get(place) or "" for place in places)
+            for cell in batch.column(0):
+                name = cell.as_py() or ""
+                yield known.setdefault(name, name)
 
 
 def shape_of(file: IO[bytes]) -> tuple[int, list[str]]:
@@ -221,29 +219,14 @@ def list_column(file: IO[bytes], column: str) -> Iterator[NDArray[np.float32]]:
 def plain_column(file: IO[bytes], column: str) -> Iterator[Any]:
     """Yield a column of a table in parts, as Arrow arrays."""
     with _opened(file) as table:
-        _check_memory(file, table)
         for batch in table.iter_batches(_CELLS_AT_ONCE, columns=[column]):
             yield batch.column(0)
 
 
-class ImageTable(NamedTuple):
-    """Where a table holds images.
-
-    They are in a column of bytes, or of structs with the fields ``bytes`` and ``path``
-    as in data sets of Hugging Face.
-    """
-
-    column: str
-    """Where the images are."""
-    id_column: str | None
-    """Where their names are, if anywhere."""
-    num_rows: int
-
-
-def find_images(path: Path) -> ImageTable | None:
-    """Return where a table holds images; None if it holds none."""
-    with _opened_images(path) as (_, images):
-        return images
+def num_images(path: Path) -> int | None:
+    """Return how many rows a table of images has; None if it holds no images."""
+    with _opened_images(path) as (table, columns):
+        return table.metadata.num_rows if columns else None
 
 
 def image_rows(
@@ -259,47 +242,45 @@ def image_rows(
     Yields:
         A name, None where there is none; and bytes, none where there is no image.
     """
-    with _opened_images(path) as (table, images):
-        if images is None:
+    with _opened_images(path) as (table, columns):
+        if not columns:
             raise DataError(f"The table '{path}' holds no images anymore.")
-        columns = [images.column, *([images.id_column] if images.id_column else [])]
+        image_column, *id_columns = columns
         groups, end, start = list[int](), 0, 0  # of rows, and those before them
-        for group in range(table.metadata.num_row_groups):
+        for group in range(table.num_row_groups):
             begin, end = end, end + table.metadata.row_group(group).num_rows
             if end > first and begin < first + number:
                 start = start if groups else first - begin
                 groups.append(group)
-        batches = table.iter_batches(
-            _IMAGES_AT_ONCE, row_groups=groups, columns=columns
-        )
-        for batch in batches:
-            for row in batch.slice(max(0, start)).to_pylist():
-                if not number:
-                    return
-                name = row[images.id_column] if images.id_column else None
-                cell = row[images.column]
+        for batch in table.iter_batches(_IMAGES_AT_ONCE, groups, columns):
+            part = batch.slice(start, number)
+            for row in part.to_pylist():
+                cell = row[image_column]
+                name = row[id_columns[0]] if id_columns else None
                 content = cell.get("bytes") if isinstance(cell, dict) else cell
                 yield None if name in {None, ""} else str(name), content or b""
-                number -= 1
-            start -= len(batch)
+            start, number = max(0, start - len(batch)), number - len(part)
+            if not number:
+                return
 
 
 @contextmanager
-def _opened_images(path: Path) -> Iterator[tuple[Any, ImageTable | None]]:
-    with open_untrusted(path, _MOST_BYTES) as file, _opened(file) as table:
-        fields = list(table.schema_arrow)
+def _opened_images(path: Path) -> Iterator[tuple[Any, list[str]]]:
+    """Yield a table, and the columns of its images and their names, if it has them.
+
+    Images are in a column of bytes, or of structs with the fields ``bytes`` and
+    ``path`` as in data sets of Hugging Face.
+    """
+    with (
+        open_untrusted(path, _MOST_BYTES) as file,
+        _opened(file, is_bounded=False) as table,
+    ):
+        fields, types = list(table.schema_arrow), arrow().types
         held = [field.name for field in fields if holds_bytes(field.type)]
         usual = [name for name in _IMAGE_COLUMNS if name in held]
-        names = [
-            field.name
-            for field in fields
-            if _is_text(field.type) or arrow().types.is_integer(field.type)
-        ]
-        images = None
-        if usual or len(held) == 1:
-            id_column = next((name for name in _ID_COLUMNS if name in names), None)
-            images = ImageTable((usual or held)[0], id_column, table.metadata.num_rows)
-        yield table, images
+        names = [f.name for f in fields if _is_text(f.type) or types.is_integer(f.type)]
+        columns = (usual or held)[:1] if usual or len(held) == 1 else []
+        yield table, columns and columns + [n for n in _ID_COLUMNS if n in names][:1]
 
 
 def holds_bytes(kind: Any, *, in_struct: bool = False) -> bool:

@@ -15,7 +15,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,7 +24,13 @@ from numpy.typing import NDArray
 from fewlabels.data.parquet import arrow, list_column, plain_column, shape_of
 from fewlabels.data.untrusted import ARRAY_BYTES, open_untrusted
 from fewlabels.errors import DataError, StorageError, check_finite_rows
-from fewlabels.files import cache_folder, hold_lock, make_folder, replace_file
+from fewlabels.files import (
+    cache_folder,
+    digest_of,
+    hold_lock,
+    make_folder,
+    replace_file,
+)
 from fewlabels.pool import MappedRows
 from fewlabels.progress import track
 
@@ -41,8 +46,7 @@ class Shards:
     files: tuple[Path, ...]
     columns: tuple[str, ...]
     """Columns that all shards have, of those that are known."""
-    counts: tuple[int, ...]
-    """Items in each file."""
+    num_items: int
 
     @classmethod
     def open(cls, folder: Path) -> "Shards":
@@ -51,7 +55,7 @@ class Shards:
         files = tuple(p for p in paths if not p.name.startswith((".", "_")))
         if not files:
             raise DataError(f"The folder '{folder}' holds no .parquet files.")
-        columns, counts = ["id", "embedding", "logits", "label"], []
+        columns, num_items = ["id", "embedding", "logits", "label"], 0
         for path in files:
             with open_untrusted(path, ARRAY_BYTES) as file:
                 count, names = shape_of(file)
@@ -62,12 +66,12 @@ class Shards:
                     f"{' and '.join(sorted(lacking))} is missing."
                 )
             columns = [name for name in columns if name in names]
-            counts.append(count)
-        return cls(folder, files, tuple(columns), tuple(counts))
+            num_items += count
+        return cls(folder, files, tuple(columns), num_items)
 
     def __len__(self) -> int:
         """Return the number of items."""
-        return sum(self.counts)
+        return self.num_items
 
     @cached_property
     def map_file(self) -> Path:
@@ -76,11 +80,11 @@ class Shards:
             (path.name, path.stat().st_size, path.stat().st_mtime_ns)
             for path in self.files
         ]
-        digest = blake2b(repr(facts).encode(), digest_size=8).hexdigest()
+        digest = digest_of(repr(facts).encode())
         beside = self.folder / _BESIDE / f"{digest}.npy"
         if beside.exists() or os.access(self.folder, os.W_OK):
             return beside.absolute()
-        place = blake2b(str(self.folder.absolute()).encode(), digest_size=8).hexdigest()
+        place = digest_of(str(self.folder.absolute()).encode())
         return cache_folder() / "shards" / place / f"{digest}.npy"
 
     def embeddings(self) -> MappedRows:
@@ -102,17 +106,17 @@ class Shards:
 
         Not through a memory map: where the disk is full, that ends the process.
         """
-        width, done = None, 0
+        width, done = 0, 0
         with (
             replace_file(path) as partial,
             partial.open("wb") as target,
             track("Reading shards", len(self)) as advance,
         ):
             for file, part in self._parts("embedding", list_column):
-                if width is None:
+                if not done:
                     width = part.shape[1]
-                    shape = {"shape": (len(self), width), "fortran_order": False}
-                    header = {**shape, "descr": part.dtype.str}
+                    header = {"shape": (len(self), width), "fortran_order": False}
+                    header["descr"] = part.dtype.str
                     np.lib.format.write_array_header_1_0(target, header)
                 if part.shape[1] != width:
                     raise DataError(
@@ -124,7 +128,7 @@ class Shards:
                 target.write(part.data)
                 done += len(part)
                 advance(len(part))
-            if width is None:
+            if not done:
                 raise DataError(f"The shards of '{self.folder}' hold no items.")
         for old in path.parent.glob("*.npy"):
             if old != path:
@@ -157,14 +161,10 @@ class Shards:
     def ids(self, items: NDArray[np.int64]) -> list[str]:
         """Return the ids of some items, in their order."""
         ids, start = np.empty(len(items), dtype=object), 0
-        for file, count in zip(self.files, self.counts, strict=True):
-            end = start + count
-            if ((items >= start) & (items < end)).any():
-                for _, part in self._parts("id", plain_column, [file]):
-                    here = (items >= start) & (items < start + len(part))
-                    ids[here] = part.take(items[here] - start).to_pylist()
-                    start += len(part)
-            start = end
+        for _, part in self._parts("id", plain_column):
+            here = (items >= start) & (items < start + len(part))
+            ids[here] = part.take(items[here] - start).to_pylist()
+            start += len(part)
         return [str(name) for name in ids]
 
     def all_ids(self) -> Iterator[str]:
@@ -174,20 +174,12 @@ class Shards:
 
     def positions(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """Return the places of the items with some ids; each must be there once."""
-        import pyarrow as pa
-        from pyarrow import compute
-
-        wanted = pa.array(ids, pa.string())
-        places = np.full(len(ids), -1, dtype=np.int64)
-        counts = np.zeros(len(ids), dtype=np.int64)
-        start = 0
-        for _, part in self._parts("id", plain_column):
-            which = compute.index_in(part.cast(pa.string()), wanted)
-            here = np.flatnonzero(np.asarray(which.is_valid()))
-            named = which.take(here).to_numpy()
-            places[named] = start + here
-            np.add.at(counts, named, 1)
-            start += len(part)
+        number_of = {name: number for number, name in enumerate(ids)}
+        places, counts = np.zeros((2, len(ids)), dtype=np.int64)
+        for place, name in enumerate(self.all_ids()):
+            if name in number_of:
+                places[number_of[name]] = place
+                counts[number_of[name]] += 1
         wrong = np.flatnonzero(counts != 1)
         if len(wrong):
             first = int(wrong[0])
@@ -198,13 +190,10 @@ class Shards:
         return places
 
     def _parts(
-        self,
-        column: str,
-        read: Callable[[IO[bytes], str], Iterator[Any]],
-        files: Sequence[Path] | None = None,
+        self, column: str, read: Callable[[IO[bytes], str], Iterator[Any]]
     ) -> Iterator[tuple[Path, Any]]:
-        """Yield a column of all files, or of some, a part at a time."""
-        for path in self.files if files is None else files:
+        """Yield a column of all files, a part at a time."""
+        for path in self.files:
             with open_untrusted(path, ARRAY_BYTES) as file:
                 for part in read(file, column):
                     yield path, part

@@ -40,7 +40,7 @@ from fewlabels import files
 from fewlabels.data.decode import MAX_BYTES, decode_once
 from fewlabels.data.folder import image_names, is_image
 from fewlabels.data.manifest import file_names
-from fewlabels.data.parquet import find_images, image_rows
+from fewlabels.data.parquet import image_rows, num_images
 from fewlabels.data.untrusted import MANIFESTS, is_utf8, left_out, natural_key
 from fewlabels.errors import (
     DataError,
@@ -450,10 +450,10 @@ def list_images(
     inside.sort(key=lambda path: natural_key(path.name))
     tars = [path for path in inside if path.suffix.lower() == ".tar"]
     tables = {
-        path: images.num_rows
+        path: number
         for path in inside
         if not tars and path.suffix.lower() == ".parquet"
-        if (images := find_images(path)) is not None
+        if (number := num_images(path)) is not None
     }
     if is_folder and not tars and not tables:
         names, left = image_names(source)
