@@ -12,35 +12,14 @@ see :mod:`fewlabels.data.randaugment`.
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from fewlabels.data.randaugment import OPERATIONS, Operation, Ranges, apply_round
 from fewlabels.errors import Limits, Settings, Share, UnknownNameError, UsageError
-
-Operation = Literal[
-    "identity",
-    "autocontrast",
-    "equalize",
-    "rotate",
-    "solarize",
-    "color",
-    "contrast",
-    "brightness",
-    "sharpness",
-    "shear-x",
-    "translate-x",
-    "translate-y",
-    "posterize",
-    "shear-y",
-]
-"""Names of the operations that RandAugment draws from."""
-OPERATIONS: tuple[Operation, ...] = get_args(Operation)
-"""The pool of the official FixMatch code, in its order."""
-Ranges = Literal["official", "paper-table"]
-"""What a strength means: as in the official code, or as in the paper's Table 12."""
 
 MID_GREY = 127
 """The byte just below the middle; the official code puts 0 on a scale of -1 to 1."""
@@ -204,7 +183,7 @@ def weak(images: Tensor, generator: Generator, settings: WeakAugment) -> Tensor:
     """
     size = (_NUM_WEAK, len(images))
     draws = torch.rand(size, generator=generator, dtype=torch.float32)
-    return shift_and_flip(images, draws, shift=settings.shift, flip=settings.flip)
+    return shift_and_flip(images, draws, settings)
 
 
 def strong(images: Tensor, generator: Generator, settings: Strong) -> Tensor:
@@ -228,12 +207,11 @@ def strong(images: Tensor, generator: Generator, settings: Strong) -> Tensor:
         draws = torch.rand(size, generator=generator, dtype=dtype)
         return smooth_view(images, draws, settings)
     size = (len(images), num_draws(settings))
-    uniform = torch.rand(size, generator=generator, dtype=torch.float64)
-    operations = read_draws(uniform, settings)
+    draws = torch.rand(size, generator=generator, dtype=torch.float64)
     if is_bytes:
-        return apply_draws(images, operations, settings)
+        return view(images, draws, settings)
     rounded = ((images.float() + 1) * _BYTE_MIDDLE).round_().clamp_(0, _WHITE)
-    views = apply_draws(rounded.to(torch.uint8), operations, settings)
+    views = view(rounded.to(torch.uint8), draws, settings)
     return views.to(images.dtype).div_(_BYTE_MIDDLE).sub_(1)
 
 
@@ -258,7 +236,7 @@ def view(images: Tensor, draws: Tensor, settings: WeakAugment | Strong) -> Tenso
         New images of the same shape.
     """
     if isinstance(settings, WeakAugment):
-        return shift_and_flip(images, draws.T, shift=settings.shift, flip=settings.flip)
+        return shift_and_flip(images, draws.T, settings)
     if isinstance(settings, StrongAugment):
         return smooth_view(images, draws.T.float(), settings)
     return apply_draws(images, read_draws(draws, settings), settings)
@@ -284,10 +262,8 @@ class DrawnOperations:
 
 def read_draws(uniform: Tensor, settings: RandAugment) -> DrawnOperations:
     """Return what uniform numbers, float64, shape (n, :func:`num_draws`), stand for."""
-    num_images, num_rounds = len(uniform), settings.num_operations
-    weak, cutout = uniform.T[:_NUM_WEAK], uniform.T[-_NUM_CUTOUT:]
-    rounds = uniform.T[_NUM_WEAK:-_NUM_CUTOUT]
-    rounds = rounds.view(num_rounds, _NUM_EACH, num_images)
+    weak, rounds, cutout = uniform.T.tensor_split((_NUM_WEAK, -_NUM_CUTOUT))
+    rounds = rounds.view(settings.num_operations, _NUM_EACH, len(uniform))
     which, whether, how_much, sign = rounds.unbind(1)
     codes = [OPERATIONS.index(name) for name in settings.operations]
     pool = torch.tensor(codes, dtype=torch.int64)
@@ -309,13 +285,10 @@ def apply_draws(
     images: Tensor, draws: DrawnOperations, settings: RandAugment
 ) -> Tensor:
     """Return what the draws make of images, uint8, shape (n, c, h, w)."""
-    from fewlabels.data.randaugment import apply_round
-
-    weak = shift_and_flip(images, draws.weak, shift=settings.shift, flip=settings.flip)
+    weak = shift_and_flip(images, draws.weak, settings)
     canvas = torch.cat([weak, torch.full_like(weak[:, :1], _WHITE)], dim=1)
-    rounds = zip(draws.operations, draws.levels, draws.signs, strict=True)
-    for draw in rounds:
-        canvas = apply_round(canvas, draw, ranges=settings.ranges, names=OPERATIONS)
+    for draw in zip(draws.operations, draws.levels, draws.signs, strict=True):
+        canvas = apply_round(canvas, draw, settings.ranges)
     views, is_full = canvas[:, :-1], canvas[:, -1:]
     if settings.empty == "grey":
         views = _either(is_full, views, torch.tensor(MID_GREY, dtype=torch.uint8))
@@ -324,10 +297,10 @@ def apply_draws(
         draws.centers, draws.sides, *sides, as_usb=settings.varies_cutout
     )
     fill = settings.cutout_fill
-    if not isinstance(fill, int) and len(fill) != num_channels:
-        fill = round(sum(fill) / len(fill))
-    values = [fill] * num_channels if isinstance(fill, int) else list(fill)
-    color = torch.tensor(values, dtype=torch.uint8)[:, None, None]
+    fill = (fill,) if isinstance(fill, int) else fill
+    if len(fill) != num_channels:
+        fill = (round(sum(fill) / len(fill)),)
+    color = torch.tensor(fill, dtype=torch.uint8)[:, None, None]
     return _either(is_covered.to(torch.uint8) * _WHITE, color, views)
 
 
@@ -340,23 +313,22 @@ def _either(mask: Tensor, chosen: Tensor, other: Tensor) -> Tensor:
 
 
 def shift_and_flip(
-    images: Tensor, draws: Tensor, *, shift: float, flip: bool
+    images: Tensor, draws: Tensor, settings: WeakAugment | RandAugment
 ) -> Tensor:
     """Return the weak views that uniform numbers stand for.
 
     Args:
         images: Any type, shape (n, c, h, w).
         draws: From 0 to below 1, shape (3, n): shift down, shift right, flip.
-        shift: Largest shift, as a share of the side.
-        flip: Whether half of the images are mirrored.
+        settings: How far to go.
 
     Returns:
         New images of the same shape and type.
     """
     height, width = images.shape[2:]
-    rows = _positions(height, draws[0], shift)
-    columns = _positions(width, draws[1], shift)
-    if flip:
+    rows = _positions(height, draws[0], settings.shift)
+    columns = _positions(width, draws[1], settings.shift)
+    if settings.flip:
         columns = torch.where(draws[2, :, None] < 1 / 2, width - 1 - columns, columns)
     pixels = (rows[:, :, None] * width + columns[:, None, :]).flatten(1)[:, None]
     flat = images.flatten(2)

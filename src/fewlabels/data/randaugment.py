@@ -13,15 +13,33 @@ of its channels, so one channel is its own grey.
 Shapes: m images as uint8, (m, c, h, w), and one number per image, float64, (m,).
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from fewlabels.data.augment import Ranges
+Operation = Literal[
+    "identity",
+    "autocontrast",
+    "equalize",
+    "rotate",
+    "solarize",
+    "color",
+    "contrast",
+    "brightness",
+    "sharpness",
+    "shear-x",
+    "translate-x",
+    "translate-y",
+    "posterize",
+    "shear-y",
+]
+"""Names of the operations that RandAugment draws from."""
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+"""The pool of the official FixMatch code, in its order."""
+Ranges = Literal["official", "paper-table"]
+"""What a strength means: as in the official code, or as in the paper's Table 12."""
 
 _MAP_ENTRIES = {
     "shear-x": (0, 1),
@@ -46,7 +64,7 @@ _MORE_CENTER, _KERNEL_SUM = 4, 13
 
 def argument(
     operation: str,
-    ranges: "Ranges",
+    ranges: Ranges,
     levels: Tensor,
     signs: Tensor,
     sides: tuple[int, int],
@@ -223,24 +241,21 @@ _FORGETFUL = ("autocontrast", "equalize", "solarize", "posterize")
 """The official code drops transparency before these: what is empty becomes black."""
 _ORDER = ("identity", *TABLES, *MOTIONS, *BLENDS)
 """Operations with tables, then motions, then others, each kind side by side."""
+_PLACES = torch.tensor([_ORDER.index(name) for name in OPERATIONS])
 
 
 def apply_round(
-    canvas: Tensor,
-    draws: tuple[Tensor, Tensor, Tensor],
-    *,
-    ranges: "Ranges",
-    names: Sequence[str],
+    canvas: Tensor, draws: tuple[Tensor, Tensor, Tensor], ranges: Ranges
 ) -> Tensor:
     """Return the canvas after one operation for each image.
 
     The canvas is images as uint8 with one more channel, shape (n, c + 1, h, w): 255, or
     0 where an image was moved away and the place is empty. So Pillow keeps
-    transparency. The draws are operations, as positions in ``names``, levels from 0 to
+    transparency. The draws are operations, as positions in ``OPERATIONS``, levels from 0 to
     10, and signs, 1 or -1: all of shape (n,).
     """
     operations, levels, signs = draws
-    places = torch.tensor([_ORDER.index(name) for name in names])[operations]
+    places = _PLACES[operations]
     order = places.argsort(stable=True)
     arranged, levels, signs = canvas[order], levels[order], signs[order]
     _, num_channels, height, width = arranged[:, :-1].shape

@@ -214,7 +214,7 @@ def test_a_preset_is_its_recipe_in_pillow(name, kind):
     images, settings = pictures(kind), preset(name)
     views = strong(images, stream(0, "views"), settings)
     draws = draw_operations(NUM_IMAGES, stream(0, "views"), settings)
-    weak = shift_and_flip(images, draws.weak, shift=0.125, flip=True)
+    weak = shift_and_flip(images, draws.weak, settings)
     wanted = [recipe(image, draws, i, settings) for i, image in enumerate(weak)]
     equal = (views == torch.stack(wanted)).flatten(1).all(dim=1)
     # An enhancer's level beside may be blown up by what follows it.
