@@ -10,7 +10,7 @@ from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search.clusters import k_means
 from fewlabels.strategies import Margin, TypiClust
-from fewlabels.strategies.inputs import label_free_rows, unit_rows
+from fewlabels.strategies.inputs import Request, unit_rows
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,9 @@ class DropQuery:
         """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
         del history
         items = pool.candidates
+        request = Request(classifier, pool, size, generator)
         outputs = classifier.outputs(pool.images, items)
-        rows, origin = label_free_rows(classifier, outputs, pool.images, items)
+        rows, origin = request.label_free_rows(outputs, items)
         is_wavering = torch.ones(len(items), dtype=torch.bool)
         if len(pool.labeled):
             changes = self._changes(

@@ -333,17 +333,19 @@ class Limits:
     at_most: float = math.inf
     below: float = math.inf
 
-    def check(self, name: str, value: object) -> None:
+    def check(self, name: str, value: float) -> None:
         """Raise unless a value is a finite number within the limits."""
-        if isinstance(value, bool) or not isinstance(value, Real):
-            kind = type(value).__name__
-            raise UsageError(f"{name} is {value!r}, of type {kind}; give a number.")
+        given: object = value  # of callers without a type checker
+        if isinstance(given, bool) or not isinstance(given, Real):
+            kind = type(given).__name__
+            raise UsageError(f"{name} is {given!r}, of type {kind}; give a number.")
         is_within = self.at_least <= value <= self.at_most
         if is_within and self.above < value < self.below and math.isfinite(value):
             return
-        limits = {word.replace("_", " "): limit for word, limit in vars(self).items()}
         words = [
-            f"{word} {limits[word]}" for word in limits if abs(limits[word]) < math.inf
+            f"{word.replace('_', ' ')} {limit}"
+            for word, limit in vars(self).items()
+            if math.isfinite(limit)
         ]
         if min(self.at_most, self.below) == math.inf:
             words.append("finite")

@@ -21,7 +21,7 @@ from fewlabels.pool import Pool, Split
 from fewlabels.protocols import OwnInputs
 from fewlabels.strategies import NeuralPreconditioning
 from fewlabels.strategies.inputs import Request
-from fewlabels.strategies.kernels import kernel_for
+from fewlabels.strategies.maxdet import MaxDet
 
 INDICES = torch.tensor([3, 599, 0, 7, 7, 300])
 
@@ -136,7 +136,7 @@ def test_the_tangent_kernel_is_that_of_the_head():
     everything = torch.arange(24)
     outputs = frozen.outputs(images, everything)
     request = Request(frozen, pool, 3, rng.stream(0, "sketch"))
-    _, kernel = kernel_for("ntk", request, outputs, normalize=False)
+    _, kernel = MaxDet(kernel="ntk").kernel_for(request, outputs)
     exact = exact_ntk_gram(network, rows_of(images, everything), num_classes=4)
     sketched = kernel.block(everything, everything)
     assert float((sketched - exact).norm() / exact.norm()) < 0.15

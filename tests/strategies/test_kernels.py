@@ -121,9 +121,8 @@ def test_a_part_is_asked_by_places_in_the_pool():
     outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
     among = pool.candidates[::2]
     request = Request(classifier, pool, 4, stream(0, "part"))
-    _, kernel = kernels.kernel_for(
-        "diffusion", request, outputs, normalize=False, among=among
-    )
+    strategy = strategies.resolve("maxdet", {"kernel": "diffusion"})
+    _, kernel = strategy.kernel_for(request, outputs, among)
     items = torch.cat([pool.labeled, among]).sort().values
     direct = gram.diffusion_kernel(outputs.features[items])
     places = torch.arange(len(items))

@@ -296,8 +296,8 @@ def apply_draws(
     is_covered = cutout_mask(
         draws.centers, draws.sides, *sides, as_usb=settings.varies_cutout
     )
-    fill = settings.cutout_fill
-    fill = (fill,) if isinstance(fill, int) else fill
+    given = settings.cutout_fill
+    fill: tuple[int, ...] = (given,) if isinstance(given, int) else given
     if len(fill) != num_channels:
         fill = (round(sum(fill) / len(fill)),)
     color = torch.tensor(fill, dtype=torch.uint8)[:, None, None]

@@ -251,8 +251,8 @@ def apply_round(
 
     The canvas is images as uint8 with one more channel, shape (n, c + 1, h, w): 255, or
     0 where an image was moved away and the place is empty. So Pillow keeps
-    transparency. The draws are operations, as positions in ``OPERATIONS``, levels from 0 to
-    10, and signs, 1 or -1: all of shape (n,).
+    transparency. The draws are operations, as positions in ``OPERATIONS``, levels from
+    0 to 10, and signs, 1 or -1: all of shape (n,).
     """
     operations, levels, signs = draws
     places = _PLACES[operations]

@@ -92,7 +92,7 @@ class ActiveLearningByLearning(BuiltIn):
         importance = torch.ones(len(pool), dtype=torch.float64)
         for done in past:
             importance[done.query.indices] = _state(done)["importance"]
-        predicted = request.logits(pool.labeled).argmax(dim=1).cpu()
+        predicted = request.predictions(pool.labeled).logits.argmax(dim=1).cpu()
         is_right = (predicted == pool.labels[pool.labeled]).to(torch.float64)
         reward = float((is_right / importance[pool.labeled]).mean())
         bonus = math.sqrt(math.log(len(weights) / self.delta) / len(weights))

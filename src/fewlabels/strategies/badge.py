@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fewlabels import gram
 from fewlabels.pool import Query
 from fewlabels.search import FirstCenter, k_means_plus_plus
-from fewlabels.strategies.inputs import BuiltIn, Request, check_classes
+from fewlabels.strategies.inputs import BuiltIn, Request
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,7 @@ class Badge(BuiltIn):
 
     def choose(self, request: Request) -> Query:
         """Draw candidates by k-means++."""
-        outputs, candidates = request.outputs(), request.pool.candidates
-        check_classes(outputs.logits)
+        outputs, candidates = request.predictions(), request.pool.candidates
         kernel = gram.gradient_embedding_kernel(outputs.features, outputs.logits)
         indices = k_means_plus_plus(
             kernel,

@@ -26,8 +26,6 @@ from fewlabels.strategies.inputs import (
     Positive,
     Request,
     by_chunks,
-    check_classes,
-    random_subset,
     subsample_record,
 )
 
@@ -55,9 +53,8 @@ class Bait(BuiltIn):
 
     def choose(self, request: Request) -> Query:
         """Choose greedily, forward and back."""
-        pool, size, generator = request.pool, request.size, request.generator
-        outputs, limit = request.outputs(), len(pool)
-        check_classes(outputs.logits)
+        pool, size = request.pool, request.size
+        outputs, limit = request.predictions(), len(pool)
         if self.likelihood == "categorical":
             limit = self.max_pool
             if outputs.features.shape[1] > self.components:
@@ -70,7 +67,7 @@ class Bait(BuiltIn):
                     f"{_MOST_PARAMETERS}; choose likelihood='binary'."
                 )
         candidates, subsample = request.candidates(limit)
-        everything = random_subset(torch.arange(len(pool)), limit, generator)
+        everything = request.part_of(torch.arange(len(pool)), limit)
         total = len(pool.labeled) + size
         indices, remainder = minimize_remainder(
             self._information(outputs, candidates, size / total),
@@ -80,7 +77,7 @@ class Bait(BuiltIn):
             candidates=candidates,
             size=size,
             oversample=self.oversample,
-            generator=generator,
+            generator=request.generator,
         )
         record: Record = {"remainder": remainder, **subsample}
         if target := subsample_record(len(everything), len(pool), limit):

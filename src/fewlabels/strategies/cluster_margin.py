@@ -18,7 +18,6 @@ from fewlabels.strategies.inputs import (
     Request,
     by_chunks,
     lead,
-    random_subset,
     subsample_record,
 )
 
@@ -49,13 +48,13 @@ class ClusterMargin(BuiltIn):
     def choose(self, request: Request) -> Query:
         """Choose from the clusters in turn."""
         candidates, generator = request.pool.candidates, request.generator
-        scores = -by_chunks(lead, request.logits(candidates))
+        scores = -by_chunks(lead, request.predictions(candidates).logits)
         limit = min(max(self.max_pool, request.size), len(candidates))
         num_uncertain = round(min(self.pool_factor * request.size, limit))
         uncertain = top(scores, candidates, num_uncertain, generator)
         rest = candidates[~torch.isin(candidates, uncertain)]
         room = max(self.max_pool - num_uncertain, 0)
-        items = torch.cat([uncertain, random_subset(rest, room, generator)])
+        items = torch.cat([uncertain, request.part_of(rest, room)])
         subsample = subsample_record(len(items), len(candidates), self.max_pool)
         number = self.num_clusters or max(1, len(items) // _MEAN_CLUSTER)
         clusters = average_linkage(

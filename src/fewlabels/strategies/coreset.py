@@ -31,26 +31,14 @@ class Coreset(BuiltIn):
     def choose(self, request: Request) -> Query:
         """Choose centers that cover the candidates."""
         kernel = gram.euclidean_kernel(request.outputs().features)
-        labeled, size = request.pool.labeled, request.size
         if self.method == "greedy":
-            indices, radius = farthest_first(
-                kernel,
-                labeled=labeled,
-                candidates=request.pool.candidates,
-                size=size,
-                generator=request.generator,
-            )
+            sets = request.sets(request.pool.candidates)
+            indices, radius = farthest_first(kernel, **sets)
             return Query(indices, record={"radius": radius})
         candidates, subsample = request.candidates(self.max_pool)
         num_outliers = int(self.outliers * len(candidates))
-        cover = smallest_radius(
-            kernel,
-            labeled=labeled,
-            candidates=candidates,
-            size=size,
-            num_outliers=num_outliers,
-            generator=request.generator,
-        )
+        sets = request.sets(candidates)
+        cover = smallest_radius(kernel, **sets, num_outliers=num_outliers)
         record = {
             "radius": cover.radius,
             "greedy_radius": cover.greedy_radius,

@@ -20,13 +20,7 @@ from fewlabels.errors import Count, UsageError
 from fewlabels.pool import Query, Record
 from fewlabels.progress import track
 from fewlabels.search import top
-from fewlabels.strategies.inputs import (
-    BuiltIn,
-    Positive,
-    Request,
-    by_chunks,
-    random_subset,
-)
+from fewlabels.strategies.inputs import BuiltIn, Positive, Request, by_chunks
 
 
 @dataclass(frozen=True)
@@ -52,7 +46,7 @@ class DiscriminativeActiveLearning(BuiltIn):
         parts = torch.arange(size).tensor_split(min(self.num_parts, size))
         with track("Choosing", len(parts)) as advance:
             for part in parts:
-                seen = random_subset(unlabeled, self.max_train, generator)
+                seen = request.part_of(unlabeled, self.max_train)
                 judge = discriminator(rows[labeled], rows[seen], penalty=self.penalty)
                 scores = by_chunks(judge, rows)[free]
                 chosen = top(scores, free, len(part), generator)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fewlabels.pool import Query
 from fewlabels.search import top
-from fewlabels.strategies.inputs import BuiltIn, Request, by_chunks, check_classes
+from fewlabels.strategies.inputs import BuiltIn, Request, by_chunks
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,7 @@ class ExpectedGradientLength(BuiltIn):
     def choose(self, request: Request) -> Query:
         """Choose the candidates with the longest expected gradients."""
         candidates = request.pool.candidates
-        outputs = request.outputs(candidates)
-        check_classes(outputs.logits)
+        outputs = request.predictions(candidates)
         errors = by_chunks(_expected_error, outputs.logits)
         scores = errors * by_chunks(_gradient_length, outputs.features).to(
             errors.device

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import Generator, Tensor
@@ -56,11 +56,11 @@ class Request:
         asked = torch.arange(len(self.pool)) if items is None else items
         return self.classifier.outputs(self.pool.images, asked)
 
-    def logits(self, items: Tensor) -> Tensor:
-        """Return the logits of some items, of two classes at least, shape (n, C)."""
-        logits = self.outputs(items).logits
-        check_classes(logits)
-        return logits
+    def predictions(self, items: Tensor | None = None) -> Outputs:
+        """Return outputs of some items, or of all, for at least two classes."""
+        outputs = self.outputs(items)
+        check_classes(outputs.logits)
+        return outputs
 
     def candidates(self, max_pool: int) -> tuple[Tensor, Record]:
         """Return all candidates, or ``max_pool`` random ones if there are more.
@@ -69,8 +69,36 @@ class Request:
             Indices, ascending, and a record of the sample, empty if all are returned.
         """
         candidates, limit = self.pool.candidates, max(max_pool, self.size)
-        part = random_subset(candidates, limit, self.generator)
+        part = self.part_of(candidates, limit)
         return part, subsample_record(len(part), len(candidates), max_pool)
+
+    def part_of(self, items: Tensor, limit: int) -> Tensor:
+        """Return all ``items``, or ``limit`` of them at random, ascending."""
+        if len(items) <= limit:
+            return items
+        order = torch.randperm(len(items), generator=self.generator)
+        return items[order[:limit]].sort().values
+
+    def label_free_rows(
+        self, outputs: Outputs, items: Tensor
+    ) -> tuple[RowSource, float]:
+        """Return rows for a graph of some items, and the value that means zero in them.
+
+        These are the features, except for a classifier over a graph: its features
+        depend on the labels, so the inputs of its network are returned, the same in all
+        rounds.
+        """
+        classifier, images = self.classifier, self.pool.images
+        if not isinstance(classifier.module, models.Neighbors):
+            return outputs.features[:].numpy(), 0.0
+        rows = network_inputs(classifier, images, items).flatten(start_dim=1)
+        return rows.numpy(), float(classifier.module.origin)
+
+    def sets(self, candidates: Tensor, labeled: Tensor | None = None) -> dict[str, Any]:
+        """Return the arguments that searches share; by default with what is labeled."""
+        known = self.pool.labeled if labeled is None else labeled
+        chosen = {"size": self.size, "generator": self.generator}
+        return {"labeled": known, "candidates": candidates, **chosen}
 
     def on_sphere(self, max_pool: int) -> tuple[Tensor, Record, Outputs, LinearKernel]:
         """Return candidates, and the kernel of their rows scaled to length one.
@@ -154,20 +182,6 @@ def network_inputs(classifier: Classifier, images: Images, items: Tensor) -> Ten
     return models.as_input(images.read(items))
 
 
-def label_free_rows(
-    classifier: Classifier, outputs: Outputs, images: Images, items: Tensor
-) -> tuple[RowSource, float]:
-    """Return rows that a graph can be built of, and the value that means zero in them.
-
-    These are the features, except for a classifier over a graph: its features depend on
-    the labels, so the inputs of its network are returned, the same in all rounds.
-    """
-    if not isinstance(classifier.module, models.Neighbors):
-        return outputs.features[:].numpy(), 0.0
-    rows = network_inputs(classifier, images, items).flatten(start_dim=1)
-    return rows.numpy(), float(classifier.module.origin)
-
-
 def unit_rows(rows: Rows) -> Rows:
     """Return the rows, each scaled to length one; zeros stay zeros.
 
@@ -180,14 +194,6 @@ def unit_rows(rows: Rows) -> Rows:
     for part in chunks(len(rows), rows.shape[1], _CHUNK_ENTRIES):
         scaled[part] = torch.nn.functional.normalize(rows[part].to(torch.float64))
     return scaled
-
-
-def random_subset(items: Tensor, limit: int, generator: Generator) -> Tensor:
-    """Return all ``items``, or ``limit`` of them at random, ascending."""
-    if len(items) <= limit:
-        return items
-    order = torch.randperm(len(items), generator=generator)
-    return items[order[:limit]].sort().values
 
 
 def subsample_record(num_seen: int, num_items: int, max_pool: int) -> Record:

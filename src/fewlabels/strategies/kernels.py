@@ -14,13 +14,7 @@ from fewlabels.errors import Count, UsageError, check_finite_rows
 from fewlabels.names import check_known, import_object
 from fewlabels.pool import Pool, Record, take_rows
 from fewlabels.protocols import Kernel, Outputs
-from fewlabels.strategies.inputs import (
-    BuiltIn,
-    Request,
-    check_classes,
-    network_inputs,
-    random_subset,
-)
+from fewlabels.strategies.inputs import BuiltIn, Request, check_classes, network_inputs
 
 KernelName = Literal["auto", "last-layer", "wide-head", "softmax", "ntk", "diffusion"]
 
@@ -51,8 +45,7 @@ class KernelStrategy(BuiltIn):
     def __post_init__(self) -> None:
         """Raise unless the kernel is one, and ``normalize`` has an effect on it."""
         super().__post_init__()
-        is_own = not isinstance(self.kernel, str) or ":" in self.kernel
-        if not is_own:
+        if not _is_own(self.kernel):
             check_known("kernel", self.kernel, KernelName)
         else:
             given = _imported(self.kernel)
@@ -60,7 +53,7 @@ class KernelStrategy(BuiltIn):
                 raise UsageError(
                     f"kernel is {given!r}; give a name, a kernel, or its factory."
                 )
-        if self.normalize and (is_own or self.kernel == "diffusion"):
+        if self.normalize and (_is_own(self.kernel) or self.kernel == "diffusion"):
             raise UsageError(f"normalize has no effect on {self.kernel!r}; omit it.")
 
     def among_candidates(
@@ -70,15 +63,53 @@ class KernelStrategy(BuiltIn):
         is_graph = isinstance(self.kernel, str) and self.kernel == "diffusion"
         limit = MAX_ON_GRAPH if is_graph else len(request.pool)
         candidates, record = request.candidates(limit)
-        name, kernel = kernel_for(
-            self.kernel,
-            request,
-            outputs,
-            normalize=self.normalize,
-            weights=weights,
-            among=candidates if record else None,
-        )
+        among = candidates if record else None
+        name, kernel = self.kernel_for(request, outputs, among, weights)
         return kernel, candidates, {"kernel": name, **record}
+
+    def kernel_for(
+        self,
+        request: Request,
+        outputs: Outputs,
+        among: Tensor | None = None,
+        weights: gram.Weights = "none",
+    ) -> tuple[str, Kernel]:
+        """Return the name of the kernel to use, and the kernel over the whole pool.
+
+        ``"auto"`` decides in the first round, and later ones follow. The generator
+        draws the sketch of a whole network's gradients. A graph is made of what is
+        labeled and of the items ``among`` which there is something to choose; None: of
+        all.
+        """
+        pool, features, normalize = request.pool, outputs.features, self.normalize
+        kernel: Kernel
+        name = self.kernel
+        if _is_own(name):
+            kernel = own_kernel(name, outputs, pool)
+            given = _imported(name)
+            if not isinstance(name, str):
+                name = getattr(given, "__qualname__", type(given).__qualname__)
+            _check_own(name, kernel, torch.cat([pool.labeled, pool.candidates]))
+            return name, kernel
+        if name == "auto":
+            name = automatic_kernel(request, outputs)
+        if name == "diffusion" and among is not None:
+            items = torch.unique(torch.cat([among, pool.labeled]))
+            graph = gram.diffusion_kernel(take_rows(features, items), weights=weights)
+            kernel = _SubsetKernel(graph, items, len(pool))
+        elif name == "diffusion":
+            kernel = gram.diffusion_kernel(features, weights=weights)
+        elif name == "wide-head":
+            kernel = gram.wide_head_kernel(features, normalize=normalize)
+        elif name == "softmax":
+            check_classes(outputs.logits)
+            kernel = gram.softmax_kernel(features, outputs.logits, normalize=normalize)
+        elif name == "ntk":
+            kernel = tangent_kernel(request, normalize=normalize)
+        else:
+            num_classes = pool.num_classes
+            kernel = gram.last_layer_kernel(features, num_classes, normalize=normalize)
+        return name, kernel
 
 
 @dataclass(frozen=True)
@@ -99,15 +130,9 @@ class ProcessStrategy(KernelStrategy):
         """
         pool = request.pool
         candidates, subsample = request.candidates(self.max_pool)
-        everything = torch.arange(len(pool))
-        references = random_subset(everything, self.num_references, request.generator)
-        name, kernel = kernel_for(
-            self.kernel,
-            request,
-            outputs,
-            normalize=self.normalize,
-            among=torch.cat([candidates, references]) if subsample else None,
-        )
+        references = request.part_of(torch.arange(len(pool)), self.num_references)
+        among = torch.cat([candidates, references]) if subsample else None
+        name, kernel = self.kernel_for(request, outputs, among)
         given = {
             "kernel": kernel,
             "labeled": pool.labeled,
@@ -140,49 +165,6 @@ class _SubsetKernel:
         """Return k(i, j) for all pairs."""
         places = (torch.searchsorted(self.items, items) for items in (rows, columns))
         return self.kernel.block(*places)
-
-
-def kernel_for(
-    choice: KernelChoice,
-    request: Request,
-    outputs: Outputs,
-    *,
-    normalize: bool,
-    weights: gram.Weights = "none",
-    among: Tensor | None = None,
-) -> tuple[str, Kernel]:
-    """Return the name of the kernel to use, and the kernel over the whole pool.
-
-    ``"auto"`` decides in the first round, and later ones follow. The generator draws
-    the sketch of a whole network's gradients. A graph is made of what is labeled and of
-    the items ``among`` which there is something to choose; None: of all.
-    """
-    pool, features = request.pool, outputs.features
-    kernel: Kernel
-    if not isinstance(choice, str) or ":" in choice:
-        given = _imported(choice)
-        own_name = getattr(given, "__qualname__", type(given).__qualname__)
-        name = choice if isinstance(choice, str) else own_name
-        kernel = own_kernel(choice, outputs, pool)
-        _check_own(name, kernel, torch.cat([pool.labeled, pool.candidates]))
-        return name, kernel
-    name = automatic_kernel(request, outputs) if choice == "auto" else choice
-    if name == "diffusion" and among is not None:
-        items = torch.unique(torch.cat([among, pool.labeled]))
-        graph = gram.diffusion_kernel(take_rows(features, items), weights=weights)
-        kernel = _SubsetKernel(graph, items, len(pool))
-    elif name == "diffusion":
-        kernel = gram.diffusion_kernel(features, weights=weights)
-    elif name == "wide-head":
-        kernel = gram.wide_head_kernel(features, normalize=normalize)
-    elif name == "softmax":
-        check_classes(outputs.logits)
-        kernel = gram.softmax_kernel(features, outputs.logits, normalize=normalize)
-    elif name == "ntk":
-        kernel = tangent_kernel(request, normalize=normalize)
-    else:
-        kernel = gram.last_layer_kernel(features, pool.num_classes, normalize=normalize)
-    return name, kernel
 
 
 def own_kernel(choice: KernelChoice, outputs: Outputs, pool: Pool) -> Kernel:
@@ -230,6 +212,10 @@ def _check_values(name: str, method: str, values: Any, *items: Tensor) -> None:
     is_bad = ~values.isfinite().reshape(len(items[0]), -1).all(1).cpu()
     what = f"items in {method} of the kernel {name!r}"
     check_finite_rows(what, items[0][is_bad], len(is_bad), "correct the kernel")
+
+
+def _is_own(choice: KernelChoice) -> bool:
+    return not isinstance(choice, str) or ":" in choice
 
 
 def _imported(choice: KernelChoice) -> Any:

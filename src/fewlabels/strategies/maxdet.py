@@ -25,12 +25,6 @@ class MaxDet(KernelStrategy):
     def choose(self, request: Request) -> Query:
         """Choose greedily."""
         kernel, candidates, record = self.among_candidates(request, request.outputs())
-        indices, value = maximize_determinant(
-            kernel,
-            labeled=request.pool.labeled,
-            candidates=candidates,
-            size=request.size,
-            generator=request.generator,
-        )
+        indices, value = maximize_determinant(kernel, **request.sets(candidates))
         is_tie = value == -torch.inf
         return Query(indices, None if is_tie else value, {**record, "tie": is_tie})

@@ -13,12 +13,7 @@ from torch import Tensor
 
 from fewlabels.pool import Query
 from fewlabels.search import Posterior, maximize_change
-from fewlabels.strategies.inputs import (
-    Positive,
-    Request,
-    check_classes,
-    check_labels_given,
-)
+from fewlabels.strategies.inputs import Positive, Request, check_labels_given
 from fewlabels.strategies.kernels import ProcessStrategy
 
 Several = Literal["one-by-one", "top"]
@@ -39,8 +34,7 @@ class MostLikelyOutputChange(ProcessStrategy):
         """Choose greedily, or the largest changes at once."""
         labeled, labels = request.pool.labeled, request.pool.labels
         check_labels_given(request.pool)
-        outputs = request.outputs()
-        check_classes(outputs.logits)
+        outputs = request.predictions()
         prior, record = self.prior(request, outputs, self.ridge)
         posterior, candidates = Posterior(**prior), prior["candidates"]
         logits_LC = outputs.logits[labeled].to(torch.float64)

@@ -10,19 +10,12 @@ from typing import Literal
 
 from torch import Tensor
 
+from fewlabels import search
 from fewlabels.errors import Count, DegenerateGramWarning, Share, UsageError
 from fewlabels.gram import Weights
 from fewlabels.names import OMIT_DEFAULT
 from fewlabels.pool import Query, Rows, take_rows
 from fewlabels.rng import fork
-from fewlabels.search import (
-    ClusterDraws,
-    Draws,
-    Method,
-    WeightedDraws,
-    check_random_only,
-    maximize_smallest_eigenvalue,
-)
 from fewlabels.search.blocks import local_processes
 from fewlabels.strategies.inputs import Request
 from fewlabels.strategies.kernels import KernelStrategy
@@ -40,7 +33,7 @@ class NeuralPreconditioning(KernelStrategy):
     weights: Weights = field(default="none", metadata=OMIT_DEFAULT)
     """``influence``: items count by how much they say about the pool; for the kernel
     ``diffusion``."""
-    method: Method = "random"
+    method: search.Method = "random"
     """How sets are searched: the paper's random draws, ``greedy`` or ``exchange``."""
     draws: int | None = None
     """How many sets are tried at random; None: as many as there are candidates."""
@@ -57,7 +50,7 @@ class NeuralPreconditioning(KernelStrategy):
         if self.weights != "none" and self.kernel != "diffusion":
             raise UsageError(f"weights={self.weights!r} needs the kernel 'diffusion'.")
         proposal = None if self.proposal == "uniform" else self.proposal
-        check_random_only(self.method, draws=self.draws, proposal=proposal)
+        search.check_random_only(self.method, draws=self.draws, proposal=proposal)
 
     def choose(self, request: Request) -> Query:
         """Choose the best set that is found."""
@@ -66,17 +59,14 @@ class NeuralPreconditioning(KernelStrategy):
             request, outputs, self.weights
         )
         with local_processes(self.processes) as executor:
-            best = maximize_smallest_eigenvalue(
+            best = search.maximize_smallest_eigenvalue(
                 kernel,
-                labeled=request.pool.labeled,
-                candidates=candidates,
-                size=request.size,
+                **request.sets(candidates),
                 method=self.method,
                 draws=self.draws,
                 proposal=self._proposal(request, outputs.features, candidates),
                 tie_tolerance=self.tie_tolerance,
                 executor=executor,
-                generator=request.generator,
             )
         num_labeled, bound = len(request.pool.labeled), kernel.rank_bound
         if best.is_tie or (bound is not None and num_labeled + request.size > bound):
@@ -94,7 +84,7 @@ class NeuralPreconditioning(KernelStrategy):
 
     def _proposal(
         self, request: Request, features: Rows, candidates: Tensor
-    ) -> Draws | None:
+    ) -> search.Draws | None:
         """Return where draws come from; None: uniform ones."""
         size, generator = request.size, request.generator
         if self.proposal == "uniform":
@@ -104,7 +94,7 @@ class NeuralPreconditioning(KernelStrategy):
         rows = take_rows(features, candidates)
         if self.proposal == "typical":
             weights = typicality(rows, generator)
-            return WeightedDraws(candidates, weights, size, fork(generator))
+            return search.WeightedDraws(candidates, weights, size, fork(generator))
         clusters = k_means(rows, size, generator)
         members = tuple(candidates[clusters == number] for number in range(size))
-        return ClusterDraws(members, fork(generator))
+        return search.ClusterDraws(members, fork(generator))

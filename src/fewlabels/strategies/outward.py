@@ -25,14 +25,7 @@ from fewlabels.pool import Query
 from fewlabels.protocols import Outputs
 from fewlabels.search.blocks import chunks
 from fewlabels.search.scores import greedy
-from fewlabels.strategies.inputs import (
-    BuiltIn,
-    Positive,
-    Request,
-    by_chunks,
-    label_free_rows,
-    lead,
-)
+from fewlabels.strategies.inputs import BuiltIn, Positive, Request, by_chunks, lead
 
 Covariance = Literal["graph", "joint"]
 
@@ -103,8 +96,7 @@ class Outward(BuiltIn):
             spread = diffusion_rows(outputs.features, settings)
             # What no eigenvector explains tells nothing about other items: noise.
             return spread.rows, self.noise + spread.remainder
-        images = request.pool.images
-        rows, origin = label_free_rows(request.classifier, outputs, images, items)
+        rows, origin = request.label_free_rows(outputs, items)
         nodes = Nodes.of(rows, origin)
         graph = remembered_graph(nodes, self.num_neighbors)
         joint = joint_rows(graph, self.damping, self.rank)

@@ -41,10 +41,7 @@ class ProbCover(BuiltIn):
             kernel,
             partial(_is_within, limit),
             weights=torch.ones(count, dtype=torch.float64),
-            labeled=torch.arange(count, kernel.num_items),
-            candidates=torch.arange(count),
-            size=request.size,
-            generator=request.generator,
+            **request.sets(torch.arange(count), torch.arange(count, kernel.num_items)),
         )
         record = {"radius": radius, "covered": share}
         return Query(candidates[places], record={**record, **subsample})

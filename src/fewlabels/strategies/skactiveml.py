@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Generator, Tensor
+from torch import Generator
 
-from fewlabels.errors import LabelError, UsageError
+from fewlabels.errors import UsageError
 from fewlabels.names import DEFAULT_STRATEGY
-from fewlabels.pool import UNKNOWN, WITHHELD, Pool, Query, Round
+from fewlabels.pool import UNKNOWN, Pool, Query, Round
 from fewlabels.protocols import Classifier, Outputs, Strategy
 from fewlabels.rng import fork, stream
 from fewlabels.search import check_size
 from fewlabels.strategies.arrays import select
-from fewlabels.strategies.inputs import check_classes
+from fewlabels.strategies.inputs import check_classes, check_labels_given
 
 try:
     from skactiveml.base import SingleAnnotatorPoolQueryStrategy, SkactivemlClassifier
@@ -213,7 +213,7 @@ class PeerStrategy:
             if (last := name.rpartition("__")[2]) in settings:
                 peer.set_params(**{name: settings[last]})
         outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
-        arguments = _arguments(peer, outputs, pool.labels)
+        arguments = _arguments(peer, outputs, pool)
         chosen: list[int] = []
         times = 0
         while len(chosen) < size:
@@ -227,14 +227,12 @@ class PeerStrategy:
         return Query(torch.tensor(chosen, dtype=torch.int64), record=record)
 
 
-def _arguments(peer: Any, outputs: Outputs, labels: Tensor) -> dict[str, Any]:
+def _arguments(peer: Any, outputs: Outputs, pool: Pool) -> dict[str, Any]:
     """Return what the peer's ``query`` takes of what there is to give."""
     rows = outputs.features[:].detach().cpu()
     X = (rows if rows.dtype == torch.float64 else rows.float()).numpy()
-    num_withheld = int((labels == WITHHELD).sum())
-    if num_withheld:
-        raise LabelError(f"{num_withheld} labeled items have no class; pass labels.")
-    y = labels.to(torch.float64, copy=True).cpu().numpy()
+    check_labels_given(pool)
+    y = pool.labels.to(torch.float64, copy=True).cpu().numpy()
     y[y == UNKNOWN] = MISSING_LABEL
     given: dict[str, Any] = {"X": X, "y": y, "fit_clf": False}
     taken = _parameters(peer)

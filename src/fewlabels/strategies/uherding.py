@@ -59,10 +59,7 @@ class UncertaintyHerding(BuiltIn):
             kernel,
             partial(_gaussian, width),
             weights=weights,
-            labeled=labeled,
-            candidates=torch.arange(count),
-            size=request.size,
-            generator=request.generator,
+            **request.sets(torch.arange(count), labeled),
             rows=normalize(outputs.features[:count].float()).cpu(),
         )
         record = {"radius": width, "temperature": temperature, "covered": share}

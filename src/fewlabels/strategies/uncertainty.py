@@ -31,7 +31,7 @@ class _Uncertainty(BuiltIn):
     def choose(self, request: Request) -> Query:
         """Choose the most uncertain candidates."""
         candidates = request.pool.candidates
-        scores = by_chunks(self.scores, request.logits(candidates))
+        scores = by_chunks(self.scores, request.predictions(candidates).logits)
         indices = top(scores, candidates, request.size, request.generator)
         return Query(indices, record={"mean_score": float(scores.mean())})
 

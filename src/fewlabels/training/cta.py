@@ -15,13 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from fewlabels.data.augment import (
-    OPERATIONS,
-    DrawnOperations,
-    RandAugment,
-    apply_draws,
-)
-from fewlabels.data.randaugment import MOTIONS
+from fewlabels.data.augment import DrawnOperations, RandAugment, apply_draws
+from fewlabels.data.randaugment import MOTIONS, OPERATIONS
 from fewlabels.errors import Count, Share, UsageError
 from fewlabels.pool import Pool
 from fewlabels.training.fixmatch import FixMatch, Outputs

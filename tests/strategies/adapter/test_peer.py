@@ -11,7 +11,7 @@ from skactiveml.pool.multiannotator import SingleAnnotatorWrapper
 from tests.strategies.contract import chosen_by, problem
 
 import fewlabels
-from fewlabels.errors import LabelError, UsageError
+from fewlabels.errors import UsageError
 from fewlabels.experiments.conformance import check
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.strategies.skactiveml import PeerStrategy
@@ -119,7 +119,7 @@ def test_it_runs_in_our_loop():
 
 
 def test_labels_are_needed_by_peers():
-    with pytest.raises(LabelError, match="2 labeled items have no class"):
+    with pytest.raises(UsageError, match="2 labeled items have no class"):
         fewlabels.select(
             PeerStrategy(peers.CoreSet()),
             features=np.eye(5),
