@@ -12,7 +12,8 @@ FreeMatch
 MeanTeacher
 SoftMatch
 trust  # a command, found by its name
-strange  # a test's job calls it by its name
+strange  # tests' jobs call these by their names
+surroundings
 _.forward  # torch calls it
 _.inplace  # torch reads it
 _.reset_parameters  # torch's name for drawing weights anew

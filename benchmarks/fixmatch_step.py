@@ -57,7 +57,7 @@ def stepper(trainer: Training, pool: Pool) -> Callable[[int], float]:
     )
 
     def step(number: int) -> float:
-        minibatch = training.minibatcher.at(number)
+        minibatch = training.minibatch(number)
         began = time.perf_counter()
         loss = training.advance(number, minibatch)
         assert math.isfinite(float(loss.total.detach()))
@@ -68,10 +68,11 @@ def stepper(trainer: Training, pool: Pool) -> Callable[[int], float]:
 
 def compared(pool: Pool, repetitions: int) -> dict[str, Any]:
     """Return the median seconds of both kinds of step, and their ratio."""
-    joint = make("fixmatch", preset="official", steps=100)
     steps = {
-        "joint": stepper(joint, pool),
-        "split": stepper(joint.changed(forward="split"), pool),
+        forward: stepper(
+            make("fixmatch", preset="official", steps=100, forward=forward), pool
+        )
+        for forward in ("joint", "split")
     }
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(repetitions + 1):

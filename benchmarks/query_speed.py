@@ -121,8 +121,8 @@ def measure(name: str) -> dict[str, Any]:
         images = ArrayImages(rows)
         pool = with_labels(images, classes, NUM_LABELED)
         trainer = training.make("blend", search=method)
-        around = graphs.surroundings(PoolInputs().of(pool, None), images)
-        graph, building = timed(lambda: remembered_graph(around.nodes, 10, method))
+        nodes = graphs.nodes_of(PoolInputs().of(pool, None), images)
+        graph, building = timed(lambda: remembered_graph(nodes, 10, method))
         _, joint = timed(lambda: joint_rows(graph))
         classifier, fit = timed(lambda: trainer.fit(pool, rng.stream(0, "train")))
         again = []

@@ -26,7 +26,7 @@ def filled(num_voters=40, num_classes=3, num_neighbors=4):
     draws = rng.stream(0, "beliefs")
     beliefs = torch.randn(len(nodes), num_classes, generator=draws).log_softmax(1)
     network.set_nodes(nodes)
-    network.set_beliefs(graph, nodes.read(np.arange(num_voters)), {}, beliefs)
+    network.set_beliefs(graph, beliefs)
     return network, graph, beliefs
 
 
@@ -74,7 +74,7 @@ def test_votes_are_worked_out_once_and_new_beliefs_count(monkeypatch):
         Neighbors, "_votes", lambda *told: counted.append(1) or votes(*told)
     )
     assert torch.equal(network.recall(NEW), first)
-    network.set_beliefs(graph, network.rows, network.votes, beliefs.flip(1))
+    network.set_beliefs(graph, beliefs.flip(1))
     torch.testing.assert_close(
         network.head(network.recall(NEW)), network.head(first).flip(1)
     )

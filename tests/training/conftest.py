@@ -1,5 +1,7 @@
 """A pool that trains in a moment: dark and bright images with a little noise."""
 
+from dataclasses import fields, replace
+
 import pytest
 import torch
 
@@ -18,6 +20,18 @@ def tiny_pool(labeled=6, num_classes=2, shape=(1, 4, 4), seed=0):
     labels = torch.full((NUM_ITEMS,), UNKNOWN)
     labels[:labeled] = classes[:labeled]
     return Pool.build(ArrayImages(images), labels, [str(c) for c in range(num_classes)])
+
+
+def changed(trainer, **options):
+    """Return a training with other values of some options."""
+    parts = {}
+    for part in fields(trainer):
+        own = getattr(trainer, part.name)
+        known = () if own is None else [field.name for field in fields(own)]
+        new = {name: options.pop(name) for name in known if name in options}
+        parts[part.name] = replace(own, **new) if new else own
+    assert not options
+    return replace(trainer, **parts)
 
 
 @pytest.fixture

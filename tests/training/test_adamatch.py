@@ -9,13 +9,14 @@ from tests.training.conftest import NUM_ITEMS
 from tests.training.test_alignment import CLASSES, begun, rows
 from tests.training.test_distribution import Twin as Aligned
 
+from fewlabels.models import as_input
 from fewlabels.training.learner import Minibatch
 
 
 def labels_of(stepper, found, labeled, number):
     """Return what becomes of predictions, as those of one step."""
     items = (number + torch.arange(len(found))) % NUM_ITEMS
-    step = stepper.step(number, Minibatch(items[:0], items[:0], items, {}))
+    step = stepper.step(number, Minibatch(items[:0], items, {}))
     return stepper.learner.pseudo_labels(step, found, labeled)
 
 
@@ -53,7 +54,7 @@ def test_the_loss_is_that_of_a_slow_twin():
     stepper.learning.train().register_forward_hook(
         lambda _, args, out: passes.append(out.logits.detach().clone())
     )
-    minibatch = stepper.minibatcher.at(20)
+    minibatch = stepper.minibatch(20)
     step = stepper.step(20, minibatch)
     loss = stepper.learner.loss(step)
     alone, together = passes
@@ -86,10 +87,9 @@ def test_the_loss_is_that_of_a_slow_twin():
 def test_running_statistics_are_those_of_the_pass_over_everything():
     stepper = begun(name="adamatch")
     other = copy.deepcopy(stepper.learning).train()
-    minibatch = stepper.minibatcher.at(0)
+    minibatch = stepper.minibatch(0)
     stepper.advance(0, minibatch)
     views = ("labeled", "labeled-strong", "weak", "strong")
-    as_input = stepper.minibatcher.inputs.as_input
     with torch.no_grad():
         other(torch.cat([as_input(minibatch.views[name]) for name in views]))
     for own, expected in zip(stepper.learning.buffers(), other.buffers(), strict=True):

@@ -31,7 +31,7 @@ def begun(num_classes=CLASSES, name="fixmatch-darp", **options):
 
 def labels_of(stepper, found, items, number):
     """Return what becomes of predictions for some items, as those of one step."""
-    step = stepper.step(number, Minibatch(items[:0], items[:0], items, {}))
+    step = stepper.step(number, Minibatch(items[:0], items, {}))
     return stepper.learner.pseudo_labels(step, found)
 
 
@@ -64,7 +64,7 @@ def test_the_weak_views_of_the_step_are_what_is_stored():
     stepper.learning.train().register_forward_hook(
         lambda _, args, out: passes.append(out.logits.detach())
     )
-    minibatch = stepper.minibatcher.at(0)
+    minibatch = stepper.minibatch(0)
     stepper.learner.loss(stepper.step(0, minibatch))
     expected = passes[0].split([4, 8, 8])[1].softmax(dim=1)
     last = {int(item): row for item, row in zip(minibatch.items, expected, strict=True)}
@@ -181,7 +181,7 @@ def test_a_target_that_plainly_does_not_fit_is_said_once():
 )
 def test_targets(target, expected):
     stepper = begun(target=target)
-    shares = stepper.alignment.known(stepper.minibatcher.pool, 1)
+    shares = stepper.task.training.alignment.known(stepper.task.pool, 1)
     assert shares.tolist() == pytest.approx(expected)
 
 

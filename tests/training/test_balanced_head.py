@@ -50,8 +50,8 @@ def test_the_losses_are_those_of_a_slow_twin(balances, number):
     stepper = begun(
         name="fixmatch-abc", balances_classes=balances, balanced_weight=3.0, mu=8
     )
-    object.__setattr__(stepper.minibatcher, "pool", uneven_pool())
-    minibatch = stepper.minibatcher.at(number)
+    object.__setattr__(stepper.task, "pool", uneven_pool())
+    minibatch = stepper.minibatch(number)
     step = stepper.step(number, minibatch)
     sizes, draws = (4, 32, 32), rng.stream(number, "logits")
     logits = [2 * torch.randn(size, CLASSES, generator=draws) for size in sizes]

@@ -6,6 +6,7 @@ from tests.training.test_alignment import begun
 
 from fewlabels import rng
 from fewlabels.data.randaugment import OPERATIONS
+from fewlabels.models import as_input
 from fewlabels.training.cta import (
     NUM_BINS,
     Policy,
@@ -42,14 +43,14 @@ def test_rates_and_weights_are_those_of_a_slow_twin_step_by_step():
     stepper = begun(name="fixmatch-cta", rate_decay=0.5, least_rate=0.7)
     learner, twin = stepper.learner, Twin(0.5, 0.7)
     for number in range(10):
-        minibatch = stepper.minibatcher.at(number)
+        minibatch = stepper.minibatch(number)
         step = stepper.step(number, minibatch)
         draws = step.stream("probes")
         operations, strengths = draw_policy(4, 2, draws)
         images = minibatch.views["labeled"]
         probes = Policy(operations, strengths).apply(images, 0.0, draws)
         with torch.no_grad():
-            logits = step.average(step.as_input(probes)).logits
+            logits = step.average(as_input(probes)).logits
         stepper.advance(number, minibatch)
         for row, label, names_of, sizes in zip(
             logits.softmax(dim=1).tolist(),
@@ -74,15 +75,15 @@ def test_strong_views_are_those_that_were_drawn():
     stepper = begun(name="fixmatch-cta")
     seen = []
     stepper.learning.register_forward_hook(lambda _, args, __: seen.append(args[0]))
-    minibatch = stepper.minibatcher.at(3)
+    minibatch = stepper.minibatch(3)
     step = stepper.step(3, minibatch)
     draws = step.stream("learned operations")
     weights = stepper.learner.weights(stepper.memory["rates"])
     policy = draw_learned_policy(8, 2, weights, draws)
     expected = policy.apply(minibatch.views["strong"], 0.25, draws)
     stepper.learner.loss(step)
-    assert torch.equal(seen[0][-8:], step.as_input(expected))
-    assert torch.equal(seen[0][4:12], step.as_input(minibatch.views["weak"]))
+    assert torch.equal(seen[0][-8:], as_input(expected))
+    assert torch.equal(seen[0][4:12], as_input(minibatch.views["weak"]))
     assert not torch.equal(expected, minibatch.views["strong"])
 
 

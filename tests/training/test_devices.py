@@ -16,7 +16,7 @@ from tests.training.conftest import tiny_pool
 
 from fewlabels import progress, rng
 from fewlabels.errors import TrainingError, UsageError
-from fewlabels.models import checkpoint
+from fewlabels.models import as_input, checkpoint
 from fewlabels.training import devices, loop, resolve
 from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.loop import averaged, cosine_factor, sgd
@@ -86,7 +86,7 @@ def by_groups(trainer, pool):
             one.memory = memory
         share_memory(groups, step)
         for one in groups:
-            found = one.step(step, one.minibatcher.at(step))
+            found = one.step(step, one.minibatch(step))
             one.learner.loss(found).total.backward()
         twins = [one.learning.network for one in groups]
         for own, *others in parameters(network, twins):
@@ -108,11 +108,11 @@ def share_memory(groups, step):
         return
     rows, items = [], []
     for one in groups:
-        minibatch = one.minibatcher.at(step)
+        minibatch = one.minibatch(step)
         inputs = [minibatch.views[name] for name in ("labeled", "weak", "strong")]
         blind = copy.deepcopy(one.learning)  # its statistics do not count
         with torch.no_grad():
-            logits = blind(one.minibatcher.inputs.as_input(torch.cat(inputs))).logits
+            logits = blind(as_input(torch.cat(inputs))).logits
         sizes = [len(part) for part in inputs]
         rows.append(logits.split(sizes)[1].softmax(dim=1))
         items.append(minibatch.items)

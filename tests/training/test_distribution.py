@@ -66,7 +66,7 @@ def test_an_estimated_target_becomes_that_of_all_predictions():
 
 def test_a_target_from_the_labels():
     stepper = begun(name="fixmatch-da", target="labeled")
-    pool = stepper.minibatcher.pool
+    pool = stepper.task.pool
     expected = targets.from_labels(pool.labels[pool.labeled], CLASSES, 1)
     assert stepper.memory["class-shares"].tolist() == pytest.approx(expected.tolist())
 

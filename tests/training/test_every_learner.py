@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 import torch
-from tests.training.conftest import NUM_ITEMS, tiny_pool
+from tests.training.conftest import NUM_ITEMS, changed, tiny_pool
 from tests.training.test_resume import StoppedError, stop_before  # noqa: F401
 from tests.training.test_workspace import fit, same
 
@@ -88,7 +88,7 @@ def trained(name, folder, steps, save_every=0.0):
 
         loop.Stepper.advance = counted
         trainer = trainer_of(name, steps, folder.parent / "features")
-        trainer = trainer.changed(save_every=save_every)
+        trainer = changed(trainer, save_every=save_every)
         trainer.fit(pool(), rng.stream(0, "train"), workspace=folder)
 
 

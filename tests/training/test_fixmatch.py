@@ -80,7 +80,7 @@ def test_nothing_confident_costs_nothing():
 def test_no_gradient_reaches_the_weak_views(pool, forward):
     trainer = make("fixmatch", minibatch_size=4, threshold=0.0, forward=forward)
     stepper, network = begun(trainer, pool)
-    minibatch = stepper.minibatcher.at(0)
+    minibatch = stepper.minibatch(0)
     watched = []
 
     def watch(module, inputs, found):
@@ -101,7 +101,7 @@ def test_no_gradient_reaches_the_weak_views(pool, forward):
 def test_split_takes_labeled_and_strong_views_apart_from_weak_ones(pool):
     trainer = make("fixmatch", minibatch_size=4, forward="split")
     stepper, network = begun(trainer, pool)
-    minibatch = stepper.minibatcher.at(3)
+    minibatch = stepper.minibatch(3)
     passes = []
     network.register_forward_hook(
         lambda _, args, out: passes.append((args[0], out.logits))
@@ -125,7 +125,7 @@ def test_the_loss_of_a_step_by_hand(pool):
     network.register_forward_hook(
         lambda _, args, out: passes.append((args[0], out.logits))
     )
-    minibatch = stepper.minibatcher.at(2)
+    minibatch = stepper.minibatch(2)
     loss = loss_of(stepper, minibatch, 2)
     ((inputs, logits),) = passes
     assert len(inputs) == 4 + 12 + 12

@@ -110,7 +110,7 @@ def test_fairness_is_that_of_a_slow_twin(seed, num_rows, share):
 
 def test_the_loss_is_fixmatchs_and_the_fairness_term():
     stepper = begun(name="freematch", fairness_weight=2.0)
-    minibatch = stepper.minibatcher.at(0)
+    minibatch = stepper.minibatch(0)
     stepper.learning.eval()  # so that both passes see the same statistics
     step = stepper.step(0, minibatch)
     labeled, weak, strong = step.outputs("labeled", "weak", "strong")

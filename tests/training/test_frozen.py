@@ -3,7 +3,7 @@
 import pytest
 import torch
 from tests.models.toy import Flickering, Means
-from tests.training.conftest import NUM_ITEMS, tiny_pool
+from tests.training.conftest import NUM_ITEMS, changed, tiny_pool
 from tests.training.test_trainers import fit, weights
 
 from fewlabels import strategies, training
@@ -112,8 +112,8 @@ def test_wrong_options_are_explained(trained, options, message):
 def test_other_weights_of_an_encoder_train_anew(trained, tmp_path):
     trainer = trained("frozen-supervised")
     first = fit(trainer, POOL, workspace=tmp_path / "work")
-    louder = trainer.changed(encoder_options={"name": "louder", "scale": 3.0})
-    with_name = trainer.changed(encoder_options={"name": "means", "scale": 1.0})
+    louder = changed(trainer, encoder_options={"name": "louder", "scale": 3.0})
+    with_name = changed(trainer, encoder_options={"name": "means", "scale": 1.0})
     assert not torch.equal(weights(first), weights(fit(louder, POOL)))
     views = {views_of(t).identity for t in (trainer, louder, with_name)}
     assert views == {"means", "louder"}

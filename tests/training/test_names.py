@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.experiments.loop.test_evaluations import Wavering
+from tests.training.conftest import changed
 
 from fewlabels import training
 from fewlabels.errors import UnknownNameError, UsageError
@@ -62,7 +63,7 @@ def test_the_official_settings_have_to_be_asked_for(name):
     assert official.schedule.momentum == 0.5
     steps = official.learner.official.get("steps", 2**20)
     assert (make(name).num_steps, official.num_steps) == (600, steps)
-    assert official == make(name, preset="official").changed(momentum=0.5)
+    assert official == changed(make(name, preset="official"), momentum=0.5)
 
 
 def test_heads_over_frozen_features_look_at_photographs():
@@ -102,14 +103,6 @@ def test_nobody_else_asks_for_the_name_or_the_class_of_a_trainer():
         "trainer.name in {}",
     ):
         assert ASKED.search(wrong)
-
-
-def test_an_option_can_be_changed_by_its_name_alone():
-    trainer = make("fixmatch-darp", steps=20).changed(mu=3, warmup=0.1, save_every=1.0)
-    assert trainer == make("fixmatch-darp", steps=20, mu=3, warmup=0.1)
-    assert trainer.execution.save_every == 1.0
-    with pytest.raises(UnknownNameError, match="option of this training called 'must'"):
-        trainer.changed(must=3)
 
 
 def test_a_wrong_preset_is_explained():

@@ -39,7 +39,7 @@ def test_the_loss_is_that_of_a_slow_twin(forward, number):
     stepper.learning.train().register_forward_hook(
         lambda _, args, out: passes.append((args[0], out.logits.detach()))
     )
-    minibatch = stepper.minibatcher.at(number)
+    minibatch = stepper.minibatch(number)
     loss = stepper.learner.loss(stepper.step(number, minibatch))
     if forward == "joint":
         [(seen, logits)] = passes

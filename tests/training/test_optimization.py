@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from lightning_fabric import Fabric
-from tests.training.conftest import tiny_pool
+from tests.training.conftest import changed, tiny_pool
 from torch import nn
 
 from fewlabels import models, rng
@@ -124,7 +124,7 @@ def test_a_bounded_training_starts_at_the_bound(limit):
     bound = rate_bound(outputs.features, 2, limit)
     begun = loop.Stepper(task, ProcessGroup(Fabric(accelerator="cpu")), network)
     assert begun.rate_at(0) == bound < 1e3
-    modest = trainer.changed(learning_rate=1e-9)
+    modest = changed(trainer, learning_rate=1e-9)
     begun = loop.Stepper(
         replace(task, training=modest), begun.group, task.build_network()
     )

@@ -4,6 +4,7 @@ import pytest
 import torch
 from tests.training.twins import cross_entropy, ramp, rows, squared, taken
 
+from fewlabels.models import as_input
 from fewlabels.training import make
 
 
@@ -26,7 +27,7 @@ def test_the_student_learns_and_the_teacher_does_not():
     (student, teacher), views = found.passes, found.step.minibatch.views
     assert student.learned.logits.requires_grad
     assert not teacher.learned.logits.requires_grad
-    assert torch.equal(teacher.inputs, found.step.as_input(views["teacher"]))
+    assert torch.equal(teacher.inputs, as_input(views["teacher"]))
     assert not torch.equal(views["teacher"], views["student"])
 
 

@@ -37,7 +37,7 @@ def test_the_loss_is_that_of_a_slow_twin(seed, balances):
     assert turned != anchored
     shares = [1 / CLASSES] * CLASSES
     if not balances:
-        labels = found.step.pool.labels[found.step.pool.labeled].tolist()
+        labels = found.step.task.pool.labels[found.step.task.pool.labeled].tolist()
         shares = [(labels.count(c) + 1) / (len(labels) + CLASSES) for c in range(3)]
     past = [1 / CLASSES] * CLASSES
     guessed = [sharpened_slowly(aligned_slowly(r, shares, past), 0.6) for r in weak]

@@ -8,7 +8,7 @@ from multiprocessing import get_context
 
 import pytest
 import torch
-from tests.training.conftest import tiny_pool
+from tests.training.conftest import changed, tiny_pool
 from tests.training.test_workspace import fit, same, undisturbed
 
 from fewlabels import progress
@@ -116,7 +116,7 @@ def test_one_that_is_canceled_is_saved_however_seldom_that_is_done(
     tmp_path, trainer, stop, asked_after, stop_before
 ):
     done, _ = stop_before
-    seldom = trainer.changed(save_every=1e9)
+    seldom = changed(trainer, save_every=1e9)
     # After the step in which it is asked, one more shows that its weights are good.
     assert asked_after(tmp_path, seldom, stop) == list(range(stop + 2))
     done.clear()
@@ -133,7 +133,7 @@ def test_one_that_is_canceled_in_its_last_step_is_finished(
     tmp_path, asked_after, stop_before
 ):
     done, _ = stop_before
-    seldom = TRAINERS[1].changed(save_every=1e9)
+    seldom = changed(TRAINERS[1], save_every=1e9)
     assert asked_after(tmp_path, seldom, 11) == list(range(12))
     done.clear()
     assert same(fit(tmp_path, seldom), fit(None, seldom))
@@ -175,7 +175,7 @@ def test_the_state_of_another_training_is_left_out(tmp_path, stop_before):
     stop_at(7)
     with pytest.raises(StoppedError):
         fit(tmp_path, TRAINERS[1])
-    other = TRAINERS[1].changed(learning_rate=0.01)
+    other = changed(TRAINERS[1], learning_rate=0.01)
     with pytest.warns(DataChangedWarning, match="6 steps of a training with other"):
         found = fit(tmp_path, other)
     assert same(found, fit(None, other))
@@ -187,13 +187,13 @@ def test_what_does_not_decide_the_outcome_may_change(tmp_path, stop_before):
     with pytest.raises(StoppedError):
         fit(tmp_path, TRAINERS[1])
     done.clear()
-    fit(tmp_path, TRAINERS[1].changed(save_every=9.0, prefetch=2))
+    fit(tmp_path, changed(TRAINERS[1], save_every=9.0, prefetch=2))
     assert done == list(range(6, 12))
 
 
 @each_trainer
 def test_making_minibatches_ahead_changes_nothing(trainer):
-    assert same(fit(None, trainer.changed(prefetch=3)), undisturbed(trainer))
+    assert same(fit(None, changed(trainer, prefetch=3)), undisturbed(trainer))
 
 
 def test_a_lost_training_keeps_the_last_good_state(tmp_path, monkeypatch):

@@ -58,7 +58,7 @@ def test_weights_are_those_of_a_slow_twin_step_by_step():
 def test_weights_enter_the_loss():
     stepper = begun(name="softmatch")
     stepper.learning.eval()  # so that both passes see the same statistics
-    minibatch = stepper.minibatcher.at(0)
+    minibatch = stepper.minibatch(0)
     step = stepper.step(0, minibatch)
     labeled, weak, strong = step.outputs("labeled", "weak", "strong")
     loss = stepper.learner.loss(step)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.training.conftest import NUM_ITEMS, tiny_pool
+from tests.training.conftest import NUM_ITEMS, changed, tiny_pool
 
 from fewlabels import models, progress, rng
 from fewlabels.data.augment import StrongAugment, WeakAugment
@@ -47,7 +47,7 @@ def test_same_stream_same_weights_bit_for_bit(trainer, pool):
 @each_trainer
 @pytest.mark.usefixtures("untouched_randomness")
 def test_dropout_is_as_repeatable(trainer, pool):
-    dropping = trainer.changed(dropout=0.3)
+    dropping = changed(trainer, dropout=0.3)
     first, second = fit(dropping, pool), fit(dropping, pool)
     assert torch.equal(weights(first), weights(second))
     assert not torch.equal(weights(first), weights(fit(trainer, pool)))
@@ -75,9 +75,9 @@ def test_gradients_are_had_where_others_are_switched_off(trainer, pool, off):
 
 @each_trainer
 def test_the_default_precision_changes_nothing(trainer, pool):
-    flipping = trainer.changed(dropout=0.3, weak=WeakAugment(flip=True))
+    flipping = changed(trainer, dropout=0.3, weak=WeakAugment(flip=True))
     if "strong" in flipping.options:
-        flipping = flipping.changed(strong=StrongAugment(flip=True))
+        flipping = changed(flipping, strong=StrongAugment(flip=True))
     expected = fit(flipping, pool)
     torch.set_default_dtype(torch.float64)
     try:
@@ -96,7 +96,7 @@ def test_the_default_precision_changes_nothing(trainer, pool):
 
 @each_trainer
 def test_learns_what_is_easy(trainer, pool):
-    patient = trainer.changed(steps=60, ema_decay=0.8)
+    patient = changed(trainer, steps=60, ema_decay=0.8)
     found = fit(patient, pool).outputs(pool.images, EVERY).logits.argmax(1)
     assert (found == EVERY % 2).float().mean() > 0.9
 
@@ -125,7 +125,7 @@ def test_labels_of_a_single_class_are_fine(trainer):
     pool = tiny_pool(labeled=6)
     labels = torch.where(pool.labels == 1, -1, pool.labels)
     only = replace(pool, labels=labels, candidates=pool.candidates)
-    found = fit(trainer.changed(ema_decay=0.5, steps=30), only)
+    found = fit(changed(trainer, ema_decay=0.5, steps=30), only)
     logits = found.outputs(pool.images, EVERY).logits
     assert logits.isfinite().all()
     assert (logits.argmax(1) == 0).all()
@@ -158,7 +158,7 @@ def test_the_training_survives_a_checkpoint_that_is_used(trainer, pool):
 
 @each_trainer
 def test_a_lost_training_says_so(trainer, pool):
-    wild = trainer.changed(learning_rate=1e30, steps=40)
+    wild = changed(trainer, learning_rate=1e30, steps=40)
     with pytest.raises(TrainingError, match=r"step \d+ of 40.*Lower learning_rate"):
         fit(wild, pool)
 
@@ -213,7 +213,7 @@ def test_both_trainers_share_start_and_labeled_minibatches(pool):
 def test_a_compiled_network_trains_alike(pool):
     trainer = make("fixmatch", **SHORT, accelerator="cpu")
     plain = weights(fit(trainer, pool))
-    compiled = weights(fit(trainer.changed(compiles=True), pool))
+    compiled = weights(fit(changed(trainer, compiles=True), pool))
     torch.testing.assert_close(compiled, plain, rtol=0, atol=1e-5)
 
 

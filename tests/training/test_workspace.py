@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 import torch
-from tests.training.conftest import tiny_pool
+from tests.training.conftest import changed, tiny_pool
 
 from fewlabels import rng
 from fewlabels.errors import DamagedWarning, RunInUseError
@@ -60,7 +60,7 @@ def test_the_same_fit_is_loaded(tmp_path, counted):
 @pytest.mark.parametrize(
     "change",
     [
-        {"trainer": TRAINER.changed(learning_rate=0.01)},
+        {"trainer": changed(TRAINER, learning_rate=0.01)},
         {"trainer": make("supervised", steps=4, minibatch_size=4)},
         {"pool": tiny_pool(labeled=7)},
         {"seed": 1},

@@ -8,6 +8,7 @@ from lightning_fabric import Fabric
 from tests.training.conftest import tiny_pool
 
 from fewlabels import models, rng
+from fewlabels.models import as_input
 from fewlabels.training import loop, make
 from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.learner import Learned, Loss, Step
@@ -54,7 +55,7 @@ def taken(name, seed=0, number=20, **options):
         module.register_forward_hook(
             lambda _, shown, said, passes=passes: passes.append(Pass(shown[0], said))
         )
-    step = stepper.step(number, stepper.minibatcher.at(number))
+    step = stepper.step(number, stepper.minibatch(number))
     return Taken(step, stepper.learner.loss(step), *both)
 
 
@@ -109,7 +110,7 @@ def mixture_of(found, names, guessed, concentration):
     ]
     targets += guessed * len(names)
     views = [minibatch.views[name] for name in ("labeled", *names)]
-    inputs = found.step.as_input(torch.cat(views))
+    inputs = as_input(torch.cat(views))
     draws = found.step.stream("mixture")
     partners = torch.randperm(len(inputs), generator=draws).tolist()
     both = torch.full((len(inputs), 2), concentration)

@@ -5,6 +5,7 @@ Shapes: n rows, D numbers per row, M nodes, R of them that vote, K neighbors, C 
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -97,18 +98,21 @@ class Neighbors(Network):
         self.spread.fill_(nodes.spread)
         self.hashes.copy_(torch.from_numpy(nodes.hashes))
 
-    def set_beliefs(
-        self, graph: NeighborGraph, voters: Tensor, votes: Votes, beliefs: Tensor
-    ) -> None:
+    def set_beliefs(self, graph: NeighborGraph, beliefs: Tensor) -> None:
         """Set what is believed about the nodes of a graph.
+
+        Directions of voters, and their votes as far as they are known, do not depend on
+        beliefs: they are cached with the graph, shared and not copied.
 
         Args:
             graph: The graph.
-            voters: Directions of the first nodes, shape (R, D); shared, not copied.
-            votes: What is known of their votes by now; shared, and added to.
             beliefs: Logarithms of probabilities, shape (M, C).
         """
-        self.rows, self.votes = voters, votes
+        number = self.num_voters
+        self.rows = graph.remember(
+            ("voters", number), lambda: graph.nodes.read(np.arange(number))
+        )
+        self.votes = graph.remember(("votes", number), dict)
         self.reach.copy_(torch.from_numpy(graph.reach[: self.num_voters]))
         self.beliefs.copy_(beliefs)
 
@@ -212,13 +216,10 @@ class BlendNetwork(Neighbors):
             offsets: Added to logarithms of the mixed probabilities, shape (C,).
         """
         self.weight.fill_(weight)
-        for own, given in (
-            (self.spread_beliefs, spread),
-            (self.slopes, slopes),
-            (self.heights, heights),
-            (self.offsets, offsets),
-        ):
-            own.copy_(given)
+        self.spread_beliefs.copy_(spread)
+        self.slopes.copy_(slopes)
+        self.heights.copy_(heights)
+        self.offsets.copy_(offsets)
 
     def _count_votes(self, unit: Tensor, near_nK: Tensor, weights_nK: Tensor) -> Tensor:
         """Return logarithms of probabilities, shape (n, C)."""

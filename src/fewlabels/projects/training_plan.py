@@ -289,14 +289,13 @@ def expected_seconds(
         return None
     chosen = torch.linspace(0, len(images) - 1, min(_NUM_TIMED, len(images))).long()
     some = ChosenImages(images, chosen)
-    if known.num_steps is not None:
+    if known.schedule is not None:
         if known.inputs.has_features:
             return None
         labels = torch.arange(len(some)) % num_classes
         labels[len(labels) // 2 + 1 :] = UNKNOWN
-        few = replace(known, alignment=None).changed(
-            steps=_NUM_STEPS, checkpoint_every=1, devices=1
-        )
+        short = replace(known.schedule, steps=_NUM_STEPS, checkpoint_every=1, devices=1)
+        few = replace(known, alignment=None, schedule=short)
         times: list[float] = []
         few.fit(
             Pool.build(some, labels, [str(number) for number in range(num_classes)]),
@@ -304,7 +303,7 @@ def expected_seconds(
             on_checkpoint=lambda *_: times.append(clock()),
         )
         steps = (later - earlier for earlier, later in pairwise(times))
-        return known.num_steps * median(steps)
+        return known.schedule.steps * median(steps)
     seconds, width = 0.0, math.prod(images.shape)
     if known.inputs.has_features:
         name = known.options["encoder"]

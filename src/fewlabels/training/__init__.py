@@ -137,14 +137,20 @@ class _Alias:
         }
 
     @property
-    def options(self) -> tuple[str, ...]:
-        """Every option that the name takes."""
+    def options_by_part(self) -> dict[str, list[str]]:
+        """The options of each part that matter beside the others."""
         from fewlabels.training.training import relevant_options
 
         kinds = self.kinds
         others = kinds["inputs"], kinds["learner"]()
-        names = [n for kind in kinds.values() for n in relevant_options(kind, *others)]
-        return (*names, *(["preset"] if "schedule" in kinds else []))
+        return {part: relevant_options(kinds[part], *others) for part in kinds}
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Every option that the name takes."""
+        parts = self.options_by_part
+        names = [name for names in parts.values() for name in names]
+        return (*names, *(["preset"] if "schedule" in parts else []))
 
     @property
     def __signature__(self) -> Signature:
@@ -155,7 +161,7 @@ class _Alias:
     def __call__(self, preset: str = "small", **given: Any) -> "Training":
         """Return the training; a preset says what its defaults are."""
         from fewlabels.training.loop import OFFICIAL
-        from fewlabels.training.training import Training, options_by_part
+        from fewlabels.training.training import Training
 
         if preset not in _PRESETS:
             raise UnknownNameError("preset", str(preset), _PRESETS)
@@ -165,10 +171,12 @@ class _Alias:
             chosen |= OFFICIAL
             for kind in kinds.values():
                 chosen |= getattr(kind, "official", {})
-        chosen |= kinds["inputs"].defaults
-        chosen = {name: chosen[name] for name in chosen if name in self.options} | given
-        parts = options_by_part(chosen, kinds)
-        return Training(**{part: construct(kinds[part], parts[part]) for part in parts})
+        chosen |= {**kinds["inputs"].defaults, **given}
+        parts = {
+            part: construct(kinds[part], {n: chosen[n] for n in names if n in chosen})
+            for part, names in self.options_by_part.items()
+        }
+        return Training(**parts)
 
 
 _TRAININGS = {

@@ -91,7 +91,9 @@ class AdaMatch(Learner):
         supervised = F.cross_entropy(labeled_BC, labels_B) / 2
         supervised = supervised + F.cross_entropy(labeled_strong_BC, labels_B) / 2
         consistency = consistency_loss(strong.logits, pseudo.classes, pseudo.keeps)
-        weight = self.consistency_weight * warmed_up(step.number, step.schedule.steps)
+        weight = self.consistency_weight * warmed_up(
+            step.number, step.task.settings.steps
+        )
         return Loss.of(supervised, consistency, weight, pseudo.rates)
 
     def pseudo_labels(
@@ -104,7 +106,7 @@ class AdaMatch(Learner):
         for name, rows in every.items():
             step.update_mean(name, rows.mean(dim=0), self.memory_decay)
         least = self.threshold * every["labeled"].amax(dim=1).mean()
-        if step.alignment is None:
+        if step.task.training.alignment is None:
             probabilities_UC = align(
                 probabilities_UC, memory["labeled"], memory["unlabeled"]
             )

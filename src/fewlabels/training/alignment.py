@@ -108,7 +108,9 @@ class DistributionAlignment(Alignment):
             likely = rows * shares_C
             likely /= likely.sum(dim=1, keepdim=True)
             shares_C.lerp_(likely.mean(dim=0), 1 - self.share_decay)
-            shares_C.clamp_(min=1 / len(step.pool))  # no class gets less than one item
+            shares_C.clamp_(
+                min=1 / len(step.task.pool)
+            )  # no class gets less than one item
         aligned_UC = align(probabilities_UC, shares_C, mean_C)
         rates = {"kept-raw": is_sure(probabilities_UC).float().mean()}
         return PseudoLabels(aligned_UC, is_sure(aligned_UC), rates)
@@ -179,7 +181,7 @@ class Darp(Alignment):
         if bool(rows.isfinite().all()):  # if not, the loss is not either
             # By NumPy: of an item that occurs twice, the last row stays.
             memory["stored"].numpy()[items.numpy()] = rows.numpy()
-        has_begun = step.number >= self.warmup * step.schedule.steps
+        has_begun = step.number >= self.warmup * step.task.settings.steps
         if has_begun and step.number % self.refine_every == 0:
             self._refine(step)
         raw_U = is_sure(probabilities_UC)
@@ -198,7 +200,10 @@ class Darp(Alignment):
     def _refine(self, step: Step) -> None:
         """Refine the whole stored matrix; warn the first time that is impossible."""
         stored_NC, dual_C = step.memory["stored"], step.memory["dual"]
-        counts, target_C = step.memory["counts"], self.known(step.pool, len(step.pool))
+        counts, target_C = (
+            step.memory["counts"],
+            self.known(step.task.pool, len(step.task.pool)),
+        )
         if target_C is None:
             target_C = targets.estimated(stored_NC)
         message = ""
@@ -207,7 +212,7 @@ class Darp(Alignment):
             often = int(means_C.argmax())
             message = (
                 "DARP pulls the predictions towards class shares that do not fit them: "
-                f"{means_C[often]:.0%} as '{step.pool.classes[often]}' against "
+                f"{means_C[often]:.0%} as '{step.task.pool.classes[often]}' against "
                 f"{target_C[often] / len(stored_NC):.0%} of the target. If the classes "
                 "are that uneven, set target to their shares."
             )

@@ -49,10 +49,12 @@ class FixMatchAbc(FixMatch):
         labeled_BC, weak_UC, strong_UC = (o.heads[_HEAD] for o in outputs)
         believed_UC = weak_UC.detach().softmax(dim=1)
         confidence_U, classes_U = believed_UC.max(dim=1)
-        rarity_C = rarity(step.pool).to(labeled_BC)
-        done = step.number / step.schedule.steps
+        rarity_C = rarity(step.task.pool).to(labeled_BC)
+        done = step.number / step.task.settings.steps
         shown_B = rarity_C[labels_B]
-        if step.schedule.balances_classes:  # each class is shown equally often already
+        if (
+            step.task.settings.balances_classes
+        ):  # each class is shown equally often already
             shown_B = torch.ones_like(shown_B)
         shown_U = 1 - done * (1 - rarity_C[classes_U])
         draws = step.stream("balanced items")

@@ -31,7 +31,6 @@ from fewlabels.training.graph import (
     ABSENT,
     GraphLearner,
     Sources,
-    Surroundings,
     fit_sharpness,
     floored,
 )
@@ -47,7 +46,7 @@ _USUAL_FACTOR = 8.0  # that scores of the regression are multiplied by
 class Blend(GraphLearner):
     """Label spreading and least squares, mixed by the number of labels per class."""
 
-    network: ClassVar[str] = "blend"
+    network: ClassVar[type[Neighbors]] = BlendNetwork
 
     damping: Share = 0.99
     """Share of a label's influence that goes on from each node to its neighbors."""
@@ -55,19 +54,13 @@ class Blend(GraphLearner):
     """Labels per class at which spreading and the regression count equally; with fewer,
     spreading counts more."""
 
-    def fill(
-        self,
-        network: Neighbors,
-        around: Surroundings,
-        graph: NeighborGraph,
-        sources: Sources,
-    ) -> None:
+    def fill(self, network: Neighbors, graph: NeighborGraph, sources: Sources) -> None:
         """Fill a network with beliefs about the nodes, and with a rule for others."""
         assert isinstance(network, BlendNetwork)
         rows = joint_rows(graph, self.damping)
         mixture = self.mixture(graph, rows, sources)
-        beliefs = self.aligned(mixture.beliefs, around.nodes, sources)
-        self.set_beliefs(network, around, graph, beliefs)
+        beliefs = self.aligned(mixture.beliefs, graph, sources)
+        network.set_beliefs(graph, torch.from_numpy(beliefs))
         voters = slice(network.num_voters)
         network.set_mixture(
             weight=mixture.weight,

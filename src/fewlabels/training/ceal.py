@@ -42,7 +42,7 @@ class Ceal(PseudoLabel):
 
     def pseudo_labels(self, step: Step, probabilities_UC: Tensor) -> PseudoLabels:
         """Return the most probable class of each item; it counts at low entropy."""
-        threshold = self.threshold_at(step.number, step.schedule.steps)
+        threshold = self.threshold_at(step.number, step.task.settings.steps)
         pseudo = step.pseudo_labels(
             probabilities_UC,
             lambda rows: torch.special.entr(rows).sum(dim=1) < threshold,

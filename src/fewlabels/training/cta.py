@@ -18,6 +18,7 @@ from torch import Generator, Tensor
 from fewlabels.data.augment import DrawnOperations, RandAugment, apply_draws
 from fewlabels.data.randaugment import MOTIONS, OPERATIONS
 from fewlabels.errors import Count, Share, UsageError
+from fewlabels.models import as_input
 from fewlabels.pool import Pool
 from fewlabels.training.fixmatch import FixMatch, Outputs
 from fewlabels.training.learner import Step
@@ -140,7 +141,7 @@ class FixMatchCta(FixMatch):
         policy = draw_policy(len(images), self.num_operations, draws)
         probes = policy.apply(images, 0.0, draws).to(step.group.device)
         with torch.no_grad():
-            logits_BC = step.average(step.as_input(probes)).logits
+            logits_BC = step.average(as_input(probes)).logits
         truth_BC = F.one_hot(labels_B, logits_BC.shape[1])
         near_B = 1 - (logits_BC.softmax(dim=1) - truth_BC).abs().sum(dim=1) / 2
         own = (policy.operations, policy.bins, near_B)

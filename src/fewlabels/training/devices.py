@@ -1,33 +1,31 @@
 """Where a training runs: in this process, or in one process for each device.
 
 Processes are started here, or by ``torchrun``, which starts the same script on several
-machines; each of those processes then calls ``fit``, and gets the outcome.
+machines; each of those processes then calls ``fit``, and gets the outcome. Processes
+that are started here have the environment that ``torchrun`` would give them.
 
 Each process has a copy of the network and an equal share of every minibatch. Gradients
 are averaged by DistributedDataParallel, set up by Lightning Fabric; what else has to
 agree goes through :class:`ProcessGroup`.
 """
 
-import contextvars
 import copy
 import os
 import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from inspect import signature
-from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.synchronize import Event
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import load as loaded
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 from torch.distributed import is_torchelastic_launched
-from torch.multiprocessing.spawn import ProcessException
+from torch.multiprocessing.spawn import ProcessException, start_processes
 from torch.nn.parallel import DistributedDataParallel
 
 from fewlabels import progress, rng
@@ -35,12 +33,11 @@ from fewlabels.errors import FewlabelsError, TrainingError, UsageError
 from fewlabels.models import Network, checkpoint
 
 _POLL_SECONDS = 0.1
-_JOIN_TIMEOUT = 10.0
 
 OnCheckpoint = Callable[[int, Network], None]
 
 # Forked processes can neither use CUDA nor follow autograd's threads.
-_METHOD: Literal["spawn"] = "spawn"
+_METHOD = "spawn"
 # The older of the two options is deprecated where there is the newer.
 _BUFFER_OPTIONS = ("forward_sync_buffers", "broadcast_buffers")
 _KNOWN = signature(DistributedDataParallel).parameters
@@ -49,7 +46,6 @@ _OWN_BUFFERS: dict[str, Any] = {next(o for o in _BUFFER_OPTIONS if o in _KNOWN):
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-    from fewlabels import jobs
     from fewlabels.training.loop import Schedule
     from fewlabels.training.training import TrainingTask
 
@@ -75,10 +71,6 @@ class ProcessGroup:
     def device(self) -> torch.device:
         """Where this process computes."""
         return self.fabric.device
-
-    def wrap(self, module: nn.Module) -> nn.Module:
-        """Return a module whose gradients are averaged over all processes."""
-        return self.fabric.setup_module(module, move_to_device=False)
 
     def stream(self, key: int, purpose: str, step: int) -> Generator:
         """Return this process's generator; the first draws as a single one would."""
@@ -113,10 +105,7 @@ def train_on_devices(
     """Return the averaged network of a training on the devices of its settings."""
     if task.settings.devices > 1 and not _is_launched():
         return _train_in_processes(task, network, on_checkpoint)
-    fabric = _fabric(task.settings)
-    if _is_launched():
-        fabric.launch()
-    return task.train(ProcessGroup(fabric), network, on_checkpoint)
+    return task.train(_group(task.settings), network, on_checkpoint)
 
 
 def is_first() -> bool:
@@ -128,35 +117,33 @@ def is_first() -> bool:
 
 
 def _is_launched() -> bool:
-    """Return whether torchrun has started this process beside others."""
+    """Return whether this process was started beside others."""
     return is_torchelastic_launched() and os.environ["WORLD_SIZE"] != "1"
 
 
-def _fabric(settings: "Schedule") -> "Fabric":
-    """Return device, precision and communication; raise if one is missing."""
+def _group(settings: "Schedule") -> ProcessGroup:
+    """Join the other processes, if there are any; raise if the device is missing."""
     # Here, since it takes seconds, and only a training needs it.
     from lightning_fabric import Fabric
     from lightning_fabric.strategies.ddp import DDPStrategy
 
     strategy: DDPStrategy | str = "auto"
-    num_here, num_nodes = settings.devices, 1
-    # Running statistics are averaged after each step, not taken from the first process.
+    num_here = num_everywhere = 1
     if _is_launched():
-        everywhere = int(os.environ["WORLD_SIZE"])
+        num_everywhere = int(os.environ["WORLD_SIZE"])
         num_here = int(os.environ["LOCAL_WORLD_SIZE"])
-        if settings.devices != everywhere:
+        if settings.devices != num_everywhere:
             raise UsageError(
-                f"devices is {settings.devices}; give {everywhere}, as for torchrun."
+                f"devices is {settings.devices}; give {num_everywhere}, as for "
+                "torchrun."
             )
-        num_nodes = everywhere // num_here
+        # Running statistics are averaged after each step, not taken from the first.
         strategy = DDPStrategy(**_OWN_BUFFERS)
-    elif settings.devices > 1:
-        strategy = DDPStrategy(start_method=_METHOD, **_OWN_BUFFERS)
     try:
-        return Fabric(
+        fabric = Fabric(
             accelerator=settings.accelerator,
             devices=num_here,
-            num_nodes=num_nodes,
+            num_nodes=num_everywhere // num_here,
             strategy=strategy,
             precision=settings.precision,
         )
@@ -165,140 +152,118 @@ def _fabric(settings: "Schedule") -> "Fabric":
             f"'{settings.accelerator}' cannot train on {settings.devices} devices with "
             f"precision '{settings.precision}': {error} Try accelerator='cpu'."
         ) from error
+    fabric.launch()
+    return ProcessGroup(fabric)
 
 
 def _train_in_processes(
     task: "TrainingTask", network: Network, on_checkpoint: OnCheckpoint
 ) -> Network:
+    """Start a process for each device, and report what they send."""
+    from fewlabels.jobs import Replay
+
+    number = task.settings.devices
     context = torch.multiprocessing.get_context(_METHOD)
     # One for each process: a process that is killed while it writes blocks no other.
-    lines = [context.Pipe() for _ in range(task.settings.devices)]
-    stop = context.Event()
-    listener = Listener([own for own, _ in lines], network, on_checkpoint, stop)
-    failure: Exception | None = None
-    with listener.listening():
-        try:
-            theirs = [other for _, other in lines]
-            work = partial(_train_member, task=task, connections=theirs, stop=stop)
-            _fabric(task.settings).launch(work)
-        except ProcessException as error:
-            failure = error
-    if listener.error is not None:
-        raise listener.error from failure
-    if failure is not None or not listener.is_done:
-        reason = str(failure).strip().splitlines()[-1] if failure else "no reason given"
-        raise TrainingError(
-            f"One of {task.settings.devices} processes ended early ({reason}). Run it "
-            'again; a script needs if __name__ == "__main__": around its work.'
-        ) from failure
+    pipes = [context.Pipe() for _ in range(number)]
+    theirs, stop = [other for _, other in pipes], context.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    arguments = task, theirs, stop, port
+    group: Any = start_processes(  # type: ignore[no-untyped-call]
+        _train_member, arguments, number, join=False, start_method=_METHOD
+    )
+    for connection in theirs:
+        connection.close()  # half a message of a killed process ends then
+    try:
+        with closing(Replay()) as replay:
+            for connection, event in _received(group, [own for own, _ in pipes]):
+                if progress.is_stopped():
+                    stop.set()
+                if event["event"] == "failed":
+                    raise event["error"]
+                if "network" in event:
+                    network.load_state_dict(loaded(event["network"]))
+                if event["event"] == "checkpoint":
+                    on_checkpoint(event["step"], copy.deepcopy(network))
+                    connection.send(None)
+                replay.hear(event)
+    finally:
+        for process in group.processes:
+            process.kill()
     return network
 
 
+def _received(
+    group: Any, connections: list[Connection]
+) -> Iterator[tuple[Connection, dict[str, Any]]]:
+    """Yield what processes send until all have ended; raise if one ended early."""
+    is_running, failure = True, None
+    while is_running:
+        try:
+            is_running = not group.join(timeout=0)
+        except ProcessException as error:
+            is_running, failure = False, error
+        while ready := wait(connections, _POLL_SECONDS if is_running else 0):
+            for connection in ready:
+                assert isinstance(connection, Connection)
+                try:
+                    event = connection.recv()
+                except (EOFError, ConnectionResetError):
+                    connections.remove(connection)
+                else:
+                    yield connection, event
+    if failure is not None:
+        reason = str(failure).strip().splitlines()[-1]
+        raise TrainingError(
+            f"One of {len(group.processes)} processes ended early ({reason}). Run it "
+            'again; a script needs if __name__ == "__main__": around its work.'
+        ) from failure
+
+
 def _train_member(
-    fabric: "Fabric",
-    *,
+    rank: int,
     task: "TrainingTask",
-    connections: Sequence[Connection],
+    connections: list[Connection],
     stop: Event,
+    port: int,
 ) -> None:
     """Train as one of several processes; the first one reports."""
     from fewlabels.jobs import Sender
 
-    group = ProcessGroup(fabric)
-    connection = connections[group.rank]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the waiting process decides
+    size, own = len(connections), connections.pop(rank)
+    for other in connections:
+        other.close()
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // size))
+    os.environ |= {
+        "TORCHELASTIC_RUN_ID": "fewlabels",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(size)),
+        **dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank)),
+    }
 
-    def on_interrupt(*_: object) -> None:
-        """Leave Ctrl-C to the waiting process, unless that process is gone."""
-        parent = parent_process()
-        if parent is None or not parent.is_alive():
-            raise KeyboardInterrupt
+    def send(event: str, network: Network, step: int = 0) -> None:
+        """Send the averaged network."""
+        packed = checkpoint.serialized(network.state_dict(), {})
+        own.send({"event": event, "step": step, "network": packed})
 
     def send_checkpoint(step: int, network: Network) -> None:
         """Send the averaged network, and wait until it is evaluated."""
-        packed = checkpoint.serialized(network.state_dict(), {})
-        connection.send({"event": "checkpoint", "step": step, "network": packed})
-        if not connection.recv():  # evaluating failed, and the reason is known there
-            msg = f"The training was stopped after the checkpoint of step {step}."
-            raise TrainingError(msg)
+        send("checkpoint", network, step)
+        own.recv()
 
-    signal.signal(signal.SIGINT, on_interrupt)
-    with ExitStack() as listening:
-        if group.rank == 0:
-            listening.enter_context(progress.reporting(Sender(connection.send)))
-            listening.enter_context(progress.stopping(stop.is_set))
+    with ExitStack() as reporting:
+        if rank == 0:
+            reporting.enter_context(progress.reporting(Sender(own.send)))
+            reporting.enter_context(progress.stopping(stop.is_set))
         try:
+            group = _group(task.settings)
             average = task.train(group, task.build_network(), send_checkpoint)
         except (FewlabelsError, progress.Canceled) as error:
-            connection.send({"event": "failed", "error": error})
+            own.send({"event": "failed", "error": error})
             raise TrainingError(str(error)) from error  # which ends the others, too
-    if group.rank == 0:
-        packed = checkpoint.serialized(average.state_dict(), {})
-        connection.send({"event": "trained", "network": packed})
-
-
-@dataclass
-class Listener:
-    """Receives in the waiting process what the group sends."""
-
-    connections: Sequence[Connection]
-    network: Network
-    """Filled with the averaged network at each checkpoint and at the end."""
-    on_checkpoint: OnCheckpoint
-    stop: Event
-    """Tells the group that the training shall stop."""
-    error: BaseException | None = None
-    """What went wrong first, in a process of the group or in ``on_checkpoint`` here."""
-    is_done: bool = False
-    """Whether the training is finished and ``network`` is the outcome."""
-    _ended: threading.Event = field(default_factory=threading.Event)
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Receive messages in a thread while the block runs, to the last one."""
-        context, threads = contextvars.copy_context(), torch.get_num_threads()
-
-        def listen() -> None:
-            torch.set_num_threads(threads)  # a thread begins with all cores
-            self._listen()
-
-        thread = threading.Thread(target=context.run, args=(listen,), daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._ended.set()
-            thread.join(_JOIN_TIMEOUT)  # half a message of a killed process never ends
-
-    def _listen(self) -> None:
-        from fewlabels.jobs import Replay
-
-        with closing(Replay()) as replay:
-            while (
-                ready := wait(self.connections, _POLL_SECONDS)
-                or not self._ended.is_set()
-            ):
-                if progress.is_stopped():
-                    self.stop.set()
-                if not isinstance(ready, list):
-                    continue
-                for connection in ready:
-                    assert isinstance(connection, Connection)
-                    event = connection.recv()
-                    self._receive(event, replay)
-                    if event["event"] == "checkpoint":
-                        connection.send(self.error is None)
-
-    def _receive(self, event: "jobs.Event", replay: "jobs.Replay") -> None:
-        try:
-            if "network" in event:
-                self.network.load_state_dict(loaded(event["network"]))
-            if event["event"] == "checkpoint":
-                self.on_checkpoint(event["step"], copy.deepcopy(self.network))
-            elif event["event"] == "trained":
-                self.is_done = True
-            elif event["event"] == "failed":
-                self.error = self.error or event["error"]
-            else:
-                replay.hear(event)
-        except Exception as error:  # noqa: BLE001 - raised again in the waiting process
-            self.error = self.error or error
+    if rank == 0:
+        send("trained", average)

@@ -125,10 +125,6 @@ class FrozenViews(Views):
             drawn[name] = views.read(items, numbers_n)
         return drawn
 
-    def as_input(self, views: Tensor) -> Tensor:
-        """Return the rows as they are; the head standardizes them."""
-        return views
-
     def classifier(self, network: Network, num_classes: int) -> FrozenClassifier:
         """Return encoder and head as a classifier of images."""
         return FrozenClassifier(

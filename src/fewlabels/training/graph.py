@@ -7,9 +7,9 @@ Shapes: N items, M nodes, s sources, n labels that were left out in turn, C clas
 R voters, D numbers per row.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -17,17 +17,20 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from torch import Tensor
 
-from fewlabels import models, rng
+from fewlabels import rng
 from fewlabels.errors import Count
 from fewlabels.gram.graph import NeighborGraph, remembered_graph
 from fewlabels.gram.nearest import Search
 from fewlabels.gram.nodes import Floats, Nodes
-from fewlabels.models import Neighbors, Network, Votes
+from fewlabels.models import Neighbors, Network
 from fewlabels.models.neighbors import FLOOR
 from fewlabels.names import check_installed
-from fewlabels.pool import Images, Pool
+from fewlabels.pool import Images
 from fewlabels.training.learner import DirectLearner, Shares
 from fewlabels.training.views import Views
+
+if TYPE_CHECKING:
+    from fewlabels.training.training import TrainingTask
 
 MOST_COLUMNS = 1024
 """Labels up to which each is solved for by itself, so that a new one costs only one."""
@@ -80,7 +83,7 @@ class Sources:
 class GraphLearner(DirectLearner):
     """A learner that predicts all nodes of a graph from the labels of a few."""
 
-    network: ClassVar[str] = "neighbors"
+    network: ClassVar[type[Neighbors]] = Neighbors
     """The kind of network that holds the result."""
 
     neighbors: Count = 10
@@ -103,51 +106,33 @@ class GraphLearner(DirectLearner):
         """Return log-probabilities of all nodes, shape (M, C)."""
         raise NotImplementedError
 
-    def begin(self, views: Views, pool: Pool, key: int) -> Network:
+    def begin(self, task: "TrainingTask") -> Network:
         """Return a network that holds the rows of the pool, without predictions."""
-        del key
-        nodes = surroundings(views, pool.images).nodes
-        sizes = (self.neighbors, min(self.landmarks, len(nodes)), len(nodes))
-        name = f"{self.network}-{'-'.join(map(str, sizes))}"
-        draws = rng.stream(0, "nothing to draw")
-        width = (nodes.rows.shape[1],)  # of views, it might have to be worked out
-        network = models.build(name, width, pool.num_classes, draws)
-        assert isinstance(network, Neighbors)
+        nodes = nodes_of(task.views, task.pool.images)
+        network = self.network(
+            nodes.rows.shape[1],  # of views, it might have to be worked out
+            num_neighbors=self.neighbors,
+            num_voters=min(self.landmarks, len(nodes)),
+            num_nodes=len(nodes),
+            num_classes=task.pool.num_classes,
+        )
         network.set_nodes(nodes)
         return network
 
-    def solve(self, network: Network, views: Views, pool: Pool, key: int) -> None:
+    def solve(self, network: Network, task: "TrainingTask") -> None:
         """Store the log-probabilities of all nodes in the network."""
-        del key
         assert isinstance(network, Neighbors)
-        around, labeled = surroundings(views, pool.images), pool.labeled
-        labels, num_classes = pool.labels[labeled], pool.num_classes
-        sources = Sources.at(labeled, labels, num_classes, around.nodes)
-        graph = remembered_graph(around.nodes, self.neighbors, self.search)
-        self.fill(network, around, graph, sources)
+        pool, nodes = task.pool, nodes_of(task.views, task.pool.images)
+        labels = pool.labels[pool.labeled]
+        sources = Sources.at(pool.labeled, labels, pool.num_classes, nodes)
+        self.fill(
+            network, remembered_graph(nodes, self.neighbors, self.search), sources
+        )
 
-    def fill(
-        self,
-        network: Neighbors,
-        around: "Surroundings",
-        graph: NeighborGraph,
-        sources: Sources,
-    ) -> None:
+    def fill(self, network: Neighbors, graph: NeighborGraph, sources: Sources) -> None:
         """Store the log-probabilities that follow from some labels in a network."""
-        beliefs = self.aligned(self.beliefs(graph, sources), around.nodes, sources)
-        self.set_beliefs(network, around, graph, beliefs)
-
-    def set_beliefs(
-        self,
-        network: Neighbors,
-        around: "Surroundings",
-        graph: NeighborGraph,
-        beliefs: Floats,
-    ) -> None:
-        """Store log-probabilities of all nodes, and the voters, in a network."""
-        voters = around.voters(network.num_voters)
-        votes = around.votes(network.num_neighbors, network.num_voters, self.search)
-        network.set_beliefs(graph, voters, votes, torch.from_numpy(beliefs))
+        beliefs = self.aligned(self.beliefs(graph, sources), graph, sources)
+        network.set_beliefs(graph, torch.from_numpy(beliefs))
 
     def rehearse(self, num_items: int, num_classes: int, width: int) -> float:
         """Build a graph of random rows; return how many times longer all take."""
@@ -167,12 +152,12 @@ class GraphLearner(DirectLearner):
         even = np.ones(sources.num_classes)
         return even if isinstance(self.shares, str) else np.array(self.shares)
 
-    def aligned(self, logs: Floats, nodes: Nodes, sources: Sources) -> Floats:
+    def aligned(self, logs: Floats, graph: NeighborGraph, sources: Sources) -> Floats:
         """Return log-probabilities under which each class has its share, if known.
 
         Args:
             logs: Log-probabilities, shape (M, C).
-            nodes: The nodes; each is weighted by the number of equal items.
+            graph: The nodes; each is weighted by the number of equal items.
             sources: The labels; a class without any has no share.
 
         Returns:
@@ -181,52 +166,24 @@ class GraphLearner(DirectLearner):
         if self.shares == "unknown":
             return logs
         present, shares = self.present(sources), self.class_shares(sources)
-        counts = np.bincount(nodes.node_of).astype(np.float64)
+        counts = np.bincount(graph.nodes.node_of).astype(np.float64)
         beliefs = np.full_like(logs, ABSENT)
         beliefs[:, present] = balanced(logs[:, present], counts, shares[present])
         return floored(beliefs)
 
 
-@dataclass(eq=False)
-class Surroundings:
-    """Nearest neighbors in a pool, computed on first use."""
-
-    nodes: Nodes
-    images: Images
-    identity: tuple[str, float]
-    _voters: dict[int, Tensor] = field(default_factory=dict)
-    _votes: dict[tuple[int, int, Search], Votes] = field(default_factory=dict)
-
-    def voters(self, number: int) -> Tensor:
-        """Return the directions of the first ``number`` nodes, shape (R, D)."""
-        if number not in self._voters:
-            self._voters[number] = self.nodes.read(np.arange(number))
-        return self._voters[number]
-
-    def votes(self, num_neighbors: int, num_voters: int, search: Search) -> Votes:
-        """Return the cache of votes on rows outside the pool, which callers fill."""
-        return self._votes.setdefault((num_neighbors, num_voters, search), {})
+_remembered: list[tuple[Images, tuple[str, float], Nodes]] = []
 
 
-_remembered: list[Surroundings] = []
-
-
-def surroundings(views: Views, images: Images) -> Surroundings:
-    """Return the neighbors in a pool; those of the last few pools are cached."""
+def nodes_of(views: Views, images: Images) -> Nodes:
+    """Return the different rows of a pool; those of the last few are cached."""
     identity = (views.identity, views.origin)
-    for known in _remembered:
-        if known.images is images and known.identity == identity:
-            return known
-    around = Surroundings(Nodes.of(views.rows, views.origin), images, identity)
-    for known in _remembered:
-        if known.nodes.identity == around.nodes.identity:
-            _remembered.remove(known)
-            around = known
-            around.images, around.identity = images, identity
-            break
-    _remembered.append(around)
+    for known, own, nodes in _remembered:
+        if known is images and own == identity:
+            return nodes
+    _remembered.append((images, identity, Nodes.of(views.rows, views.origin)))
     del _remembered[:-_MOST_REMEMBERED]
-    return around
+    return _remembered[-1][2]
 
 
 def class_sums(

@@ -12,7 +12,7 @@ from collections import abc, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -20,15 +20,14 @@ from torch import Generator, Tensor, nn
 
 from fewlabels import rng
 from fewlabels.errors import Limits, Settings, UsageError
-from fewlabels.models import Network
+from fewlabels.models import Network, as_input
 from fewlabels.models.network import Dense
 from fewlabels.pool import Pool
 from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.views import View, Views
 
 if TYPE_CHECKING:
-    from fewlabels.training.alignment import Alignment
-    from fewlabels.training.loop import Schedule
+    from fewlabels.training.training import TrainingTask
 
 IsSure = Callable[[Tensor], Tensor]
 """From probabilities, shape (U, C), to whether each row counts, or how much, (U,)."""
@@ -41,10 +40,8 @@ Shares = Annotated[Literal["unknown", "even"] | tuple[float, ...], Limits(above=
 class Minibatch:
     """Items, labels and views of one process in one step."""
 
-    labeled: Tensor
-    """The labeled items, B of them."""
     labels: Tensor
-    """Their classes."""
+    """Classes of the labeled items, B of them."""
     items: Tensor
     """The unlabeled items, U of them."""
     views: Mapping[str, Tensor]
@@ -53,61 +50,7 @@ class Minibatch:
     def to(self, device: torch.device) -> "Minibatch":
         """Return the minibatch on a device."""
         views = {name: view.to(device) for name, view in self.views.items()}
-        tensors = self.labeled, self.labels, self.items
-        labeled, labels, items = (tensor.to(device) for tensor in tensors)
-        return Minibatch(labeled, labels, items, views)
-
-
-@dataclass(frozen=True, eq=False)
-class Minibatcher:
-    """Returns the minibatch of any step from its number alone.
-
-    A process draws for its own share; with one process there is one share. Minibatches
-    do not depend on earlier ones, so they can be prepared ahead, and a training can be
-    resumed at any step.
-    """
-
-    inputs: Views
-    """Where views come from."""
-    wanted: Mapping[str, View]
-    """Which views, by name."""
-    mu: int
-    """Unlabeled items for each labeled one."""
-    pool: Pool
-    """The pool; at least one item is labeled."""
-    schedule: "Schedule"
-    """How many labeled items."""
-    key: int
-    """The key of the training's streams."""
-    group: ProcessGroup
-    """Whose share."""
-
-    def at(self, step: int) -> Minibatch:
-        """Return the minibatch of one step."""
-        size, key = self.schedule.minibatch_size, self.key
-        items_B = draw_items(self._labeled, size, key, "labeled items", step)
-        items_U = items_B[:0]
-        if self.mu:  # labeled items are among the unlabeled ones, as in official code
-            every, size = torch.arange(len(self.pool)), self.mu * size
-            items_U = draw_items(every, size, key, "unlabeled items", step)
-        items_B, items_U = self.group.share(items_B), self.group.share(items_U)
-        views: dict[str, Tensor] = {}
-        for is_labeled, items in ((True, items_B), (False, items_U)):
-            wanted = {
-                name: (view.kind, self.group.stream(key, f"{name} views", step))
-                for name, view in self.wanted.items()
-                if view.is_labeled == is_labeled
-            }
-            if wanted:
-                views |= self.inputs.read_views(items, wanted)
-        return Minibatch(items_B, self.pool.labels[items_B], items_U, views)
-
-    @cached_property
-    def _labeled(self) -> Tensor:
-        items = self.pool.labeled
-        if self.schedule.balances_classes:
-            return oversample(items, self.pool.labels[items])
-        return items
+        return Minibatch(self.labels.to(device), self.items.to(device), views)
 
 
 def draw_items(items: Tensor, size: int, key: int, purpose: str, step: int) -> Tensor:
@@ -264,21 +207,17 @@ class Step:
 
     number: int
     """From zero."""
-    schedule: "Schedule"
-    pool: Pool
     minibatch: Minibatch
     """Labels, items, and the views that the learner wants, by name."""
+    task: "TrainingTask"
+    """The pool, the schedule, and all else that is the same in every step."""
+    group: ProcessGroup
     memory: Mapping[str, Tensor]
     """The tensors that are kept between steps; changed in place."""
-    alignment: "Alignment | None"
-    as_input: Callable[[Tensor], Tensor]
-    """Converts views to inputs of the network."""
     network: nn.Module
     """The network, whose gradients are averaged over all processes."""
     average: LearningNetwork
     """The averaged network, in evaluation mode."""
-    key: int
-    group: ProcessGroup
 
     def outputs(
         self, *views: str | Tensor, moves_statistics: bool = True
@@ -289,7 +228,7 @@ class Step:
         ``moves_statistics``. A view is a name of the minibatch's, or a tensor.
         """
         known = self.minibatch.views
-        inputs = [self.as_input(known[v] if isinstance(v, str) else v) for v in views]
+        inputs = [as_input(known[v] if isinstance(v, str) else v) for v in views]
         buffers = [] if moves_statistics else list(self.network.buffers())
         kept = [buffer.clone() for buffer in buffers]
         features, logits, heads = self.network(torch.cat(inputs))
@@ -305,9 +244,10 @@ class Step:
 
     def pseudo_labels(self, probabilities_UC: Tensor, is_sure: IsSure) -> PseudoLabels:
         """Return pseudo-labels of the unlabeled items of the minibatch."""
-        if self.alignment is None:
+        alignment = self.task.training.alignment
+        if alignment is None:
             return PseudoLabels(probabilities_UC, is_sure(probabilities_UC))
-        return self.alignment.pseudo_labels(self, probabilities_UC, is_sure)
+        return alignment.pseudo_labels(self, probabilities_UC, is_sure)
 
     def ramp_factor(self, share: float) -> float:
         """Return the factor of a loss's weight: it grows from 0 to 1, then stays 1.
@@ -315,7 +255,7 @@ class Step:
         It grows linearly over a share of all steps, as in the code of Berthelot et al.
         (2019).
         """
-        length = share * self.schedule.steps
+        length = share * self.task.settings.steps
         return 1.0 if self.number >= length else self.number / length
 
     def update_mean(self, name: str, now: Tensor, decay: float) -> None:
@@ -325,7 +265,7 @@ class Step:
 
     def stream(self, purpose: str) -> Generator:
         """Return a generator of this step and process for a learner's own draws."""
-        return self.group.stream(self.key, purpose, self.number)
+        return self.group.stream(self.task.key, purpose, self.number)
 
 
 class Learner(Settings):
@@ -391,11 +331,11 @@ class DirectLearner(Settings):
         """Raise unless shares that were given are one for each class."""
         check_number_of_shares("shares", self.shares, pool)
 
-    def begin(self, views: Views, pool: Pool, key: int) -> Network:
+    def begin(self, task: "TrainingTask") -> Network:
         """Return an untrained network for the rows of a pool; labels are not read."""
         raise NotImplementedError
 
-    def solve(self, network: Network, views: Views, pool: Pool, key: int) -> None:
+    def solve(self, network: Network, task: "TrainingTask") -> None:
         """Fit the network to the labels, in place."""
         raise NotImplementedError
 

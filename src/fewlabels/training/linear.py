@@ -9,7 +9,7 @@ M nodes of a graph of neighbors, K neighbors of each.
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import torch
@@ -23,12 +23,14 @@ from fewlabels.gram.nearest import nearest
 from fewlabels.gram.nodes import Nodes
 from fewlabels.models import Head, Network
 from fewlabels.models.classifiers import moments
-from fewlabels.pool import Pool, read_rows
+from fewlabels.pool import read_rows
 from fewlabels.training import darp, targets
 from fewlabels.training.graph import Sources
 from fewlabels.training.learner import DirectLearner, Shares
 from fewlabels.training.spreading import influence
-from fewlabels.training.views import Views
+
+if TYPE_CHECKING:
+    from fewlabels.training.training import TrainingTask
 
 _MOST_ITEMS = 6000  # of a pool that are looked at; the head then speaks of all
 _REHEARSED_ROWS = 1000
@@ -70,36 +72,35 @@ class Linear(DirectLearner):
     pool_weight: Weight = 100.0
     """How many labels all unlabeled images together count for."""
 
-    def begin(self, views: Views, pool: Pool, key: int) -> Network:
+    def begin(self, task: "TrainingTask") -> Network:
         """Return a head that standardizes by mean and spread of the pool's rows."""
-        draws = rng.stream(key, "initialize")
-        head = models.build("linear", views.shape, pool.num_classes, draws)
+        draws = rng.stream(task.key, "initialize")
+        head = models.build("linear", task.views.shape, task.pool.num_classes, draws)
         assert isinstance(head, Head)
-        middle, deviation = moments(views.rows)
+        middle, deviation = moments(task.views.rows)
         if self.scale == "common":
             deviation = deviation.square().mean().sqrt().expand_as(deviation)
         head.standardize_by(middle, deviation)
         return head
 
-    def solve(self, network: Network, views: Views, pool: Pool, key: int) -> None:
+    def solve(self, network: Network, task: "TrainingTask") -> None:
         """Fit the head to the labels, and to the pool if that is chosen or better."""
-        labeled, labels = pool.labeled, pool.labels[pool.labeled]
-        others = pool.unlabeled
-        room = max(0, _MOST_ITEMS - len(labeled))
+        pool, labels = task.pool, task.pool.labels[task.pool.labeled]
+        others, room = pool.unlabeled, max(0, _MOST_ITEMS - len(labels))
         if len(others) > room:
-            order = torch.randperm(len(others), generator=rng.stream(key, "items"))
-            others = others[order[:room]]
-        items = torch.cat([labeled, others.sort().values])
+            draws = rng.stream(task.key, "items")
+            others = others[torch.randperm(len(others), generator=draws)[:room]]
+        items = torch.cat([pool.labeled, others.sort().values])
         seen, numbers = torch.unique(labels, return_inverse=True)
         with torch.no_grad():
-            scaled = network.embed(read_rows(views.rows, items))
+            scaled = network.embed(read_rows(task.views.rows, items))
         scaled /= math.sqrt(scaled.shape[1])  # to a length of about one
         shares = torch.ones(pool.num_classes, dtype=torch.float64)
         if not isinstance(self.shares, str):
             shares = torch.tensor(self.shares, dtype=torch.float64)
         known = torch.arange(len(labels))  # the labeled items come first
         problem = LinearProblem(self, scaled, shares[seen])
-        weight, bias = problem.solve(known, numbers, rng.stream(key, "folds"))
+        weight, bias = problem.solve(known, numbers, rng.stream(task.key, "folds"))
         layer = network.head
         with torch.no_grad():
             layer.weight.zero_()

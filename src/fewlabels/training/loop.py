@@ -32,8 +32,9 @@ from fewlabels.training.learner import (
     LearningNetwork,
     Loss,
     Minibatch,
-    Minibatcher,
     Step,
+    draw_items,
+    oversample,
     prefetch_minibatches,
 )
 from fewlabels.training.views import OF_FEATURES, OF_VIEWS
@@ -234,34 +235,62 @@ class Stepper:
         self, task: "TrainingTask", group: ProcessGroup, network: Network
     ) -> None:
         """Begin with an untrained network."""
-        learner, self.alignment = task.training.learner, task.training.alignment
-        assert isinstance(learner, Learner)
-        self.learner, self.group, self.schedule = learner, group, task.settings
-        schedule = self.schedule
+        training, pool, schedule = task.training, task.pool, task.settings
+        assert isinstance(training.learner, Learner)
+        self.task, self.group, self.learner = task, group, training.learner
         self.learning_rate = task.learning_rate(network)
-        self.learning = LearningNetwork(network, learner.heads, task.key)
+        self.learning = LearningNetwork(network, self.learner.heads, task.key)
         self.learning.to(group.device)
         self._average = averaged(self.learning, schedule.ema_decay)
         assert isinstance(self._average.module, LearningNetwork)
         self.average = self._average.module
         if schedule.compiles:
             self.learning.compile()
-        self.memory = learner.memory(task.pool)
-        if self.alignment is not None:
-            self.memory |= self.alignment.memory(task.pool)
-        self.minibatcher = Minibatcher(
-            task.views, learner.views, learner.mu, task.pool, schedule, task.key, group
-        )
-        self.module = group.wrap(self.learning)
+        self.memory = self.learner.memory(pool)
+        if training.alignment is not None:
+            self.memory |= training.alignment.memory(pool)
+        self.module = group.fabric.setup_module(self.learning, move_to_device=False)
         self.optimizer = sgd(
             self.learning, self.learning_rate, schedule.momentum, schedule.weight_decay
         )
-        self.prefetch = task.training.execution.prefetch
+        self._labeled = pool.labeled
+        if schedule.balances_classes:
+            self._labeled = oversample(pool.labeled, pool.labels[pool.labeled])
+
+    def minibatch(self, number: int) -> Minibatch:
+        """Return this process's share of the minibatch of a step.
+
+        It depends on no other, so it can be prepared ahead, and a training can be
+        resumed at any step.
+        """
+        task, group, mu = self.task, self.group, self.learner.mu
+        size, key = task.settings.minibatch_size, task.key
+        labeled_B = draw_items(self._labeled, size, key, "labeled items", number)
+        items_U = labeled_B[:0]
+        if mu:  # labeled items are among the unlabeled ones, as in official code
+            every = torch.arange(len(task.pool))
+            items_U = draw_items(every, mu * size, key, "unlabeled items", number)
+        labeled_B, items_U = group.share(labeled_B), group.share(items_U)
+        views: dict[str, Tensor] = {}
+        for is_labeled, items in ((True, labeled_B), (False, items_U)):
+            wanted = {
+                name: (view.kind, group.stream(key, f"{name} views", number))
+                for name, view in self.learner.views.items()
+                if view.is_labeled == is_labeled
+            }
+            if wanted:
+                views |= task.views.read_views(items, wanted)
+        return Minibatch(task.pool.labels[labeled_B], items_U, views)
+
+    def step(self, number: int, minibatch: Minibatch) -> Step:
+        """Return what a learner is given in a step."""
+        ours = self.task, self.group, self.memory, self.module, self.average
+        return Step(number, minibatch, *ours)
 
     def advance(self, number: int, minibatch: Minibatch) -> Loss:
         """Do one optimizer step and update the average."""
         self.learning.train()
-        draws = self.group.stream(self.minibatcher.key, "dropout", number)
+        draws = self.group.stream(self.task.key, "dropout", number)
         draw_from(self.learning.network, draws)
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate_at(number)
@@ -273,49 +302,28 @@ class Stepper:
         self._average.update_parameters(self.learning)
         return loss
 
-    def step(self, number: int, minibatch: Minibatch) -> Step:
-        """Return what a learner is given in a step."""
-        return Step(
-            number,
-            self.schedule,
-            self.minibatcher.pool,
-            minibatch,
-            self.memory,
-            self.alignment,
-            self.minibatcher.inputs.as_input,
-            self.module,
-            self.average,
-            self.minibatcher.key,
-            self.group,
-        )
-
     def result(self) -> Network:
         """Return the result of the training if it ends here."""
-        average = copy.deepcopy(self.average)
-        return self.learner.result(average, self.minibatcher.inputs)
+        return self.learner.result(copy.deepcopy(self.average), self.task.views)
 
     def rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""
-        return self.learning_rate * cosine_factor(step, self.schedule.steps)
+        return self.learning_rate * cosine_factor(step, self.task.settings.steps)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all that a step changes, by name; themselves and not copies."""
-        now, mean = self.learning, self.average
-        parts: dict[str, Mapping[str, Tensor]] = {"memory": self.memory}
-        both = ("", now.network, mean.network), ("-heads", now.heads, mean.heads)
-        for end, own, averaged in both:
-            parts[f"network{end}"] = own.state_dict()
-            parts[f"average{end}"] = averaged.state_dict()
-            parts[f"momentum{end}"] = {
+        tensors = {f"memory.{name}": tensor for name, tensor in self.memory.items()}
+        for end, part in (("", "network"), ("-heads", "heads")):
+            own, mean = getattr(self.learning, part), getattr(self.average, part)
+            states = {"network": own.state_dict(), "average": mean.state_dict()}
+            states["momentum"] = {
                 name: self.optimizer.state[parameter]["momentum_buffer"]
                 for name, parameter in own.named_parameters()
-                if self.schedule.momentum > 0
+                if self.task.settings.momentum > 0
             }
-        return {
-            f"{part}.{name}": tensor
-            for part, tensors in parts.items()
-            for name, tensor in tensors.items()
-        }
+            for kind, state in states.items():
+                tensors |= {f"{kind}{end}.{name}": state[name] for name in state}
+        return tensors
 
 
 def run_steps(
@@ -323,19 +331,17 @@ def run_steps(
 ) -> None:
     """Do all steps that are left; report progress, checkpoints and breakdown."""
     start = 0 if saved is None else saved.fill()
-    schedule, group = stepper.schedule, stepper.group
-    total, depth = schedule.steps, stepper.prefetch
+    group, schedule = stepper.group, stepper.task.settings
+    total, depth = schedule.steps, stepper.task.training.execution.prefetch
     if depth is None:
         depth = 0 if group.device.type == "cpu" else _PREFETCH_ON_GPU
+    minibatches = prefetch_minibatches(stepper.minibatch, start, total, depth)
     with (
-        closing(
-            prefetch_minibatches(stepper.minibatcher.at, start, total, depth)
-        ) as minibatches,
+        closing(minibatches),
         progress.track("Training", total, done=start) as advance,
     ):
         for step, minibatch in enumerate(minibatches, start):
-            loss = stepper.advance(step, minibatch)
-            done = step + 1
+            loss, done = stepper.advance(step, minibatch), step + 1
             advance(1)
             if saved is not None and saved.taken:
                 check_loss(loss, step, schedule, saved)

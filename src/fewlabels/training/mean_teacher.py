@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from fewlabels.errors import Weight
+from fewlabels.models import as_input
 from fewlabels.training.learner import Learned, Step
 from fewlabels.training.pi_model import PiModel
 
@@ -33,8 +34,7 @@ class MeanTeacher(PiModel):
         layers = [m for m in step.average.modules() if isinstance(m, nn.BatchNorm2d)]
         for layer in layers:
             layer.train()
-        view = step.as_input(step.minibatch.views["teacher"])
-        learned: Learned = step.average(view)
+        learned: Learned = step.average(as_input(step.minibatch.views["teacher"]))
         for layer in layers:
             layer.eval()
         return learned.logits

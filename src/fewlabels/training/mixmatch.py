@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from fewlabels.errors import Count, Limits, Weight
+from fewlabels.models import as_input
 from fewlabels.training.learner import Learner, Loss, Step
 from fewlabels.training.views import View
 
@@ -74,7 +75,7 @@ def predict_mixture(
         Logits and mixed targets, of the labeled items and of the views.
     """
     minibatch, num_classes = step.minibatch, target_UC.shape[1]
-    inputs = [step.as_input(minibatch.views[name]) for name in ("labeled", *names)]
+    inputs = [as_input(minibatch.views[name]) for name in ("labeled", *names)]
     known_BC = F.one_hot(minibatch.labels, num_classes).to(target_UC)
     targets = torch.cat([known_BC, *[target_UC] * len(names)])
     mixed_inputs, mixed_targets = mix_up(

@@ -34,7 +34,7 @@ class FixMatchCdmad(FixMatch):
         sample = step.minibatch.views["weak"]
         nothing = neutral(step.average.network, sample.shape[1:]).to(sample.device)
         labeled, weak, strong, bias, *rest = super().outputs(step, nothing, *others)
-        if step.number >= self.correct_from * step.schedule.steps:
+        if step.number >= self.correct_from * step.task.settings.steps:
             weak = weak._replace(logits=weak.logits - bias.logits)
         return labeled, weak, strong, *rest
 

@@ -64,7 +64,7 @@ class Poisson(GraphLearner):
         np.subtract.at(source, sources.nodes, mean)
         flow = logs
         for _ in range(_ROUNDS):
-            chosen = self.aligned(_HARD * flow, graph.nodes, sources)
+            chosen = self.aligned(_HARD * flow, graph, sources)
             flow = one_hot[chosen.argmax(axis=1)]
             for _ in range(_FLOWS):
                 flow = flow - (laplacian @ flow - source) / degrees.max()

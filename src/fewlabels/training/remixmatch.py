@@ -103,10 +103,12 @@ class ReMixMatch(MixMatch):
         """Return guesses, aligned to the shares of the labels or as is chosen."""
         past_MC = step.memory["predictions"]
         pseudo = step.pseudo_labels(probabilities_UC, keep_all)
-        if step.alignment is None:
-            pool = step.pool
+        if step.task.training.alignment is None:
+            pool = step.task.pool
             shares_C: Tensor | float = 1 / pool.num_classes
-            if not step.schedule.balances_classes:  # as frequent as among the labels
+            if (
+                not step.task.settings.balances_classes
+            ):  # as frequent as among the labels
                 labels = pool.labels[pool.labeled]
                 shares_C = targets.from_labels(labels, pool.num_classes, 1)
             guess_UC = align(probabilities_UC, shares_C, past_MC.mean(dim=0))

@@ -16,7 +16,8 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,10 +32,9 @@ from fewlabels.errors import (
     DataError,
     RunInUseError,
     TrainingError,
-    UnknownNameError,
     UsageError,
 )
-from fewlabels.models import Network, checkpoint
+from fewlabels.models import Head, Network, checkpoint, moments
 from fewlabels.names import Identity, composite_identity, identity
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, ignore
@@ -54,7 +54,7 @@ _LOCK = ".fewlabels-training-lock"
 
 def hold_workspace(folder: Path | None) -> AbstractContextManager[None]:
     """Keep other processes out of a workspace while a block runs."""
-    if folder is None:
+    if folder is None or not devices.is_first():
         return nullcontext()
     files.make_folder(folder)
     in_use = RunInUseError(
@@ -70,10 +70,8 @@ class SavedState:
 
     path: Path
     """The file."""
-    fingerprint: str
-    """Of the training it belongs to."""
-    every: float
-    """Seconds between two savings."""
+    task: "TrainingTask"
+    """The training it belongs to."""
     tensors: Callable[[], Mapping[str, Tensor]]
     """Returns all that a step changes, by name; themselves and not copies."""
     taken: tuple[int, dict[str, Tensor]] | None = None
@@ -83,7 +81,8 @@ class SavedState:
 
     def is_due(self) -> bool:
         """Whether it is time to save again, or the training is being stopped."""
-        return progress.is_stopped() or time.monotonic() - self._at >= self.every
+        every = self.task.training.execution.save_every
+        return progress.is_stopped() or time.monotonic() - self._at >= every
 
     def take(self, step: int) -> None:
         """Copy the state after ``step`` steps; it counts once it is written.
@@ -92,41 +91,30 @@ class SavedState:
         """
         copies = {name: t.detach().clone() for name, t in self.tensors().items()}
         self.taken = step, copies
-        self._at = time.monotonic()
 
     def write(self) -> None:
         """Write the state that was taken last, unless it has infinite numbers."""
         assert self.taken is not None
         (step, tensors), self.taken = self.taken, None
-        if not all(torch.isfinite(t).all() for t in tensors.values()):
-            return
-        files.make_folder(self.path.parent)
-        words = {"fingerprint": self.fingerprint, "step": str(step)}
-        checkpoint.write(tensors, self.path, words)
-        self._step = step
+        if all(torch.isfinite(t).all() for t in tensors.values()):
+            words = {"fingerprint": self.task.fingerprint, "step": str(step)}
+            checkpoint.write(tensors, self.path, words)
+            self._step = step
         self._at = time.monotonic()
 
     def fill(self) -> int:
         """Fill a fresh training with the saved one, if there is one."""
-        if not self.path.exists():
+        otherwise = "This training begins with its first step."
+        words = self.task.read(self.path, self.tensors(), otherwise)
+        if words and words.get("fingerprint") != self.task.fingerprint:
+            msg = (
+                f"{self.path} holds {words.get('step', '?')} steps of a training "
+                "with other settings, items, labels or seed; it will be replaced. "
+                "Use another folder to keep both."
+            )
+            warnings.warn(msg, DataChangedWarning, stacklevel=2)
             return 0
-        try:
-            words = checkpoint.metadata(self.path)
-            if words.get("fingerprint") != self.fingerprint:
-                msg = (
-                    f"{self.path} holds {words.get('step', '?')} steps of a training "
-                    "with other settings, items, labels or seed; it will be replaced. "
-                    "Use another folder to keep both."
-                )
-                warnings.warn(msg, DataChangedWarning, stacklevel=2)
-                return 0
-            checkpoint.read_into(self.tensors(), self.path)
-        except DataError as error:
-            msg = f"{error} This training begins with its first step."
-            warnings.warn(msg, DamagedWarning, stacklevel=2)
-            return 0
-        self._step = int(words["step"])
-        self._at = time.monotonic()
+        self._step = int(words.get("step", 0))
         return self._step
 
     def last_good(self) -> str:
@@ -169,23 +157,15 @@ class Training:
     @property
     def identity(self) -> Identity:
         """Types and options of its parts, which determine the result."""
-        parts: list[Any] = [self.inputs, self.learner]
-        parts += [] if self.alignment is None else [self.alignment]
-        names = (type(part).__name__ for part in parts[1:])
-        words = [self.inputs.word, *names, "Trainer"]
-        return composite_identity("".join(words), self.options, parts)
+        parts = [p for p in (self.learner, self.alignment) if p is not None]
+        words = [self.inputs.word, *(type(p).__name__ for p in parts), "Trainer"]
+        name, every = "".join(words), [self.inputs, *parts]
+        return composite_identity(name, self.options, every)
 
     @property
     def num_steps(self) -> int | None:
         """How many steps it takes; None: none at all."""
         return None if self.schedule is None else self.schedule.steps
-
-    def changed(self, **options: Any) -> "Training":
-        """Return the training with other values of some options."""
-        parts = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name, own in options_by_part(options, parts).items():
-            parts[name] = replace(parts[name], **own)
-        return Training(**parts)
 
     def check(self, pool: Pool) -> None:
         """Raise if it does not suit a pool; a quick check."""
@@ -227,7 +207,7 @@ class Training:
         with (
             torch.inference_mode(mode=False),
             torch.enable_grad(),
-            hold_workspace(folder if devices.is_first() else None),
+            hold_workspace(folder),
         ):
             task = self._task(pool, generator, folder)
             network = task.build_network()
@@ -273,7 +253,7 @@ class TrainingTask:
         assert self.training.schedule is not None
         return self.training.schedule
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of all that decides the outcome."""
         identity, pool, views = self.training.identity, self.pool, self.views
@@ -300,7 +280,7 @@ class TrainingTask:
         """Return the network before the first step, in evaluation mode."""
         learner = self.training.learner
         if not isinstance(learner, Learner):
-            return learner.begin(self.views, self.pool, self.key).eval()
+            return learner.begin(self).eval()
         name = self.settings.network
         if name.startswith("wrn") and len(self.views.shape) == 1:
             name = "linear"  # over rows, a head takes the place of a Wide ResNet
@@ -312,7 +292,8 @@ class TrainingTask:
             dropout=self.settings.dropout,
             bn_momentum=self.settings.bn_momentum,
         )
-        self.views.begin(network)
+        if isinstance(network, Head):
+            network.standardize_by(*moments(self.views.rows))
         return network.eval()
 
     def run(
@@ -330,31 +311,48 @@ class TrainingTask:
                 network = devices.train_on_devices(self, network, notify)
                 self._save(network)
         else:
-            learner.solve(network, self.views, self.pool, self.key)
+            learner.solve(network, self)
             self._save(network)
             notify(1, network)
         return network
 
     def restore(self, network: Network) -> bool:
         """Fill ``network`` with the finished training, if there is one."""
-        path = None if self.workspace is None else self.workspace / _MODEL
-        if path is None or not path.exists():
+        if self.workspace is None:
             return False
+        path, otherwise = self.workspace / _MODEL, "It counts as none."
+        words = self.read(path, network.state_dict(), otherwise)
+        return words.get("fingerprint") == self.fingerprint
+
+    def read(
+        self, path: Path, tensors: Mapping[str, Tensor], otherwise: str
+    ) -> dict[str, str]:
+        """Fill tensors from a file of this training, and return its metadata.
+
+        Args:
+            path: The file. One of another training fills nothing.
+            tensors: What to fill, all or none.
+            otherwise: How a warning about a damaged file ends.
+
+        Returns:
+            The metadata; empty if there is no file, or a damaged one.
+        """
+        if not path.exists():
+            return {}
         try:
-            is_same = checkpoint.metadata(path).get("fingerprint") == self.fingerprint
-            if is_same:
-                checkpoint.read_into(network.state_dict(), path)
+            words = checkpoint.metadata(path)
+            if words.get("fingerprint") == self.fingerprint:
+                checkpoint.read_into(tensors, path)
         except DataError as error:
-            warnings.warn(f"{error} It counts as none.", DamagedWarning, stacklevel=2)
-            return False
-        return is_same
+            warnings.warn(f"{error} {otherwise}", DamagedWarning, stacklevel=3)
+            return {}
+        return words
 
     def _save(self, network: Network) -> None:
         """Save the finished training, and delete its unfinished state."""
         folder, identity = self.workspace, self.training.identity
         if folder is None or not devices.is_first():
             return
-        files.make_folder(folder)
         words = {
             "fingerprint": self.fingerprint,
             "trainer": identity.type,
@@ -368,11 +366,9 @@ class TrainingTask:
         self, group: ProcessGroup, network: Network, on_checkpoint: OnCheckpoint
     ) -> Network:
         """Train, as one process of a group, and return the averaged network."""
-        stepper = loop.Stepper(self, group, network)
-        saved = None
+        stepper, saved = loop.Stepper(self, group, network), None
         if self.workspace is not None:
-            path, every = self.workspace / _STATE, self.training.execution.save_every
-            saved = SavedState(path, self.fingerprint, every, stepper.tensors)
+            saved = SavedState(self.workspace / _STATE, self, stepper.tensors)
         loop.run_steps(stepper, saved, on_checkpoint)
         return stepper.result()
 
@@ -399,27 +395,6 @@ def relevant_options(
     known = {"", *(view.kind for view in learner.views.values())}
     known |= {"features"} if inputs.has_features else set()
     return [f.name for f in fields(part) if f.metadata.get("needs", "") in known]
-
-
-def options_by_part(
-    options: Mapping[str, Any], parts: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """Return for each part those of some options that it has."""
-    inputs, learner = parts["inputs"], parts["learner"]
-    learner = learner() if isinstance(learner, type) else learner
-    own = {
-        field: relevant_options(part, inputs, learner)
-        for field, part in parts.items()
-        if part is not None
-    }
-    known = [name for names in own.values() for name in names]
-    for name in options:
-        if name not in known:
-            raise UnknownNameError("option of this training", name, known)
-    return {
-        field: {name: options[name] for name in names if name in options}
-        for field, names in own.items()
-    }
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from fewlabels.data import augment
 from fewlabels.data.augment import Strong, WeakAugment
 from fewlabels.data.derived import row_digest
 from fewlabels.errors import Settings
-from fewlabels.models import Head, Network, NetworkClassifier, as_input, moments
+from fewlabels.models import Network, NetworkClassifier, as_input, moments
 from fewlabels.pool import Images, Pool, RowSource, read_rows
 from fewlabels.protocols import Classifier
 
@@ -89,15 +89,6 @@ class Views:
     def read_views(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
         """Return the wanted views of the items by name, each drawn independently."""
         raise NotImplementedError
-
-    def as_input(self, views: Tensor) -> Tensor:
-        """Return views as inputs of the network, on the same device."""
-        return as_input(views)
-
-    def begin(self, network: Network) -> None:
-        """Let a head standardize by the mean and spread of the pool's rows."""
-        if isinstance(network, Head):
-            network.standardize_by(*moments(self.rows))
 
     def classifier(self, network: Network, num_classes: int) -> Classifier:
         """Return a network over such inputs as a classifier of images."""
