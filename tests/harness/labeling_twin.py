@@ -1,4 +1,4 @@
-"""What the verbs of labeling should have done: two stacks per annotator.
+"""What the verbs of labeling should have done: a stack per annotator.
 
 The events of a store, in their order, are played to a twin that knows nothing of SQL,
 sequence numbers or parities, and compared with what the processes of
@@ -90,44 +90,35 @@ class State:
     words: dict[str, Event]
     """The event in force for each item."""
     can_undo: bool
-    can_redo: bool
 
     def refuses(self, call: Call) -> bool:
         """Say whether a call has no place now."""
-        if call["verb"] in {"undo", "redo"}:
-            return not (self.can_undo if call["verb"] == "undo" else self.can_redo)
+        if call["verb"] == "undo":
+            return not self.can_undo
         return (call["item"] in self.words) != (call["verb"] == "change")
 
 
 @dataclass
 class Editor:
-    """What one annotator said: done and undone, as any editor keeps it."""
+    """What one annotator said, as any editor keeps it."""
 
     done: list[Event] = field(default_factory=list)
-    undone: list[Event] = field(default_factory=list)
 
     @property
     def state(self) -> State:
         """What holds now: the last word on each item."""
         words = {str(event.item): event for event in self.done}
-        return State(words, bool(self.done), bool(self.undone))
+        return State(words, bool(self.done))
 
     def play(self, call: Call, stored: Event, by_uuid: dict[str, Event]) -> str:
         """Do what a call says; return what is wrong with what the store wrote."""
         if self.state.refuses(call):
             return "is written and should have been refused"
-        if call["verb"] in {"undo", "redo"}:
-            source, target = self.undone, self.done
-            if call["verb"] == "undo":
-                source, target = target, source
-            moved = source.pop()
-            target.append(moved)
-            root = by_uuid[str(stored.target)]
-            while root.target is not None:
-                root = by_uuid[root.target]
-            return "" if root is moved else f"is about {root.uuid}, not {moved.uuid}"
+        if call["verb"] == "undo":
+            undone, target = self.done.pop(), by_uuid[str(stored.target)]
+            same = target is undone
+            return "" if same else f"is about {target.uuid}, not {undone.uuid}"
         self.done.append(stored)
-        self.undone.clear()
         found = (stored.kind.value, stored.item, stored.class_number)
         wanted = (kind_of(call), call["item"], call.get("class_number"))
         return "" if found == wanted else f"says {found}, not {wanted}"

@@ -1,12 +1,12 @@
 """Four processes label at random and are killed: the store is what a simple twin says.
 
-Each process calls the verbs of one project: label, change, skip, unsure, undo, redo,
-lease, release and heartbeat, as one of two annotators, so that two processes are two
-browser tabs of one person. Before each call it writes down what it is about to send,
+Each process calls the verbs of one project: label, change, skip, unsure, undo, lease,
+release and heartbeat, as one of two annotators, so that two processes are two browser
+tabs of one person. Before each call it writes down what it is about to send,
 afterwards what came back. At a random moment one of them gets SIGKILL. It starts again,
 sends what had no answer once more under the same UUID, and goes on.
 
-In the end the events of the store, in their order, are played to a twin: two stacks per
+In the end the events of the store, in their order, are played to a twin: a stack per
 annotator, as in an editor, and nothing of SQL, numbers or parities. Every event has to
 be what the twin would have done; every answer that a process got has to be that event;
 every refusal has to be one that the twin gives between the moments before and after the
@@ -58,7 +58,6 @@ WEIGHTS = {  # as many undos as answers, so that images come free again
     "skip": 5,
     "unsure": 4,
     "undo": 34,
-    "redo": 12,
     "lease": 18,
     "release": 3,
     "heartbeat": 4,
@@ -98,7 +97,7 @@ def drawn(chance: random.Random, number: int, notes: Notes, items: list[str]) ->
     if verb in LEASES:
         count = chance.randint(1, MOST_LEASED)
         return call | {"token": token_of(number), "count": count}
-    if verb in {"undo", "redo"}:
+    if verb == "undo":
         return call
     # Mostly what this tab holds; now and then what another one does.
     item = chance.choice(sorted(held) if held and chance.random() < 0.7 else items)

@@ -8,8 +8,7 @@ from tests.harness.labeling_twin import Notes, faults, token_of
 from tests.harness.labeling_verbs import begin, survive, work
 
 from fewlabels.projects import Project
-from fewlabels.projects.store import new_uuid
-from fewlabels.projects.store import store as events
+from fewlabels.projects.store import Store, new_uuid
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 
@@ -96,20 +95,18 @@ def play(folder, file):
     return faults(folder, [Notes.read(file)])
 
 
-def test_the_comparison_sees_a_redo_out_of_order(tmp_path, monkeypatch):
-    folder, to_redo = begin(tmp_path / "place", None), events._last_undo
+def test_the_comparison_sees_an_undo_out_of_order(tmp_path, monkeypatch):
+    folder, undo = begin(tmp_path / "place", None), Store.undo
     assert play(folder, tmp_path / "right.jsonl") == []
     folder = begin(tmp_path / "again", None)
 
-    def earliest(connection, annotator):
-        """Take back the first undo that holds, not the last."""
-        found, before = to_redo(connection, annotator), None
-        for one in events._events(connection):
-            if found and before is None and one.event.target is not None:
-                before = one.event.uuid
-        return before or found
+    def undo_first(store, annotator, *, target=None, uuid=None):
+        """Take back the first verdict that holds, not the last."""
+        held = sorted(store.verdicts(), key=lambda verdict: verdict.sequence)
+        mine = [verdict.uuid for verdict in held if verdict.annotator == annotator]
+        return undo(store, annotator, target=mine[0] if mine else target, uuid=uuid)
 
-    monkeypatch.setattr(events, "_last_undo", earliest)
+    monkeypatch.setattr(Store, "undo", undo_first)
     assert play(folder, tmp_path / "wrong.jsonl") != []
 
 

@@ -215,12 +215,6 @@ class ProjectLabels(ProjectFolder):
                 store.lease(who, 1, overlap=overlap, among=[item], token=token)
             return undone
 
-    def redo(
-        self, *, annotator: str | None = None, uuid: str | None = None
-    ) -> StoredEvent:
-        """Restore what was undone last; a new answer ends that, as in an editor."""
-        return self.store.redo(annotator_name(annotator), uuid=uuid)
-
     # ---------------------------------------------------------------- confirmations
 
     def confirm(

@@ -135,30 +135,19 @@ def test_undoing_everything_and_the_undos_restores_the_view(store):
     ]
     store.append(events)
     before = store.labels()
-    for _ in events:
-        store.undo("ann")
+    undos = [store.undo("ann").event.uuid for _ in events]
     assert store.labels() == ()
-    for _ in events:
-        store.redo("ann")
+    for uuid in undos:
+        store.undo("ann", target=uuid)
     assert store.labels() == before
     assert len(list(store.events(after=3))) == 3 * len(events)
 
 
 class Editor:
-    """Undo and redo of one annotator as everybody knows them: two stacks."""
+    """Undo of one annotator as everybody knows it: a stack."""
 
     def __init__(self):
-        self.done, self.undone = [], []
-
-    def say(self, event):
-        self.done.append(event)
-        self.undone.clear()
-
-    def undo(self):
-        self.undone.append(self.done.pop())
-
-    def redo(self):
-        self.done.append(self.undone.pop())
+        self.done = []
 
     def labels(self):
         """The last word on each item; a skip takes the label away."""
@@ -169,7 +158,7 @@ class Editor:
 SKIPPED = 3  # in the place of a class
 keys = st.lists(
     st.tuples(
-        st.sampled_from(["say", "undo", "undo", "redo", "redo"]),
+        st.sampled_from(["say", "say", "undo"]),
         st.sampled_from(ANNOTATORS),
         st.integers(0, NUM_ITEMS - 1),
         st.integers(0, SKIPPED),
@@ -190,14 +179,14 @@ def press(store, items, steps):
                 kind=kind, annotator=annotator, item=items[item], class_number=said
             )
             store.append([event])
-            editor.say(event)
-        elif getattr(editor, "done" if verb == "undo" else "undone"):
-            moved = getattr(store, verb)(annotator)
-            getattr(editor, verb)()
-            assert store.event(moved.event.uuid) == moved
+            editor.done.append(event)
+        elif editor.done:
+            undone = store.undo(annotator)
+            assert undone.event.target == editor.done.pop().uuid
+            assert store.event(undone.event.uuid) == undone
         else:
-            with pytest.raises(UsageError, match=f"'{annotator}' has nothing to"):
-                getattr(store, verb)(annotator)
+            with pytest.raises(UsageError, match=f"'{annotator}' has nothing to undo"):
+                store.undo(annotator)
         labels = {(v.item, v.annotator): v.class_number for v in store.labels()}
         assert labels == {
             (item, name): number
@@ -208,14 +197,14 @@ def press(store, items, steps):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=keys)
-def test_undo_and_redo_are_those_of_an_editor(tmp_path_factory, steps):
-    folder = tmp_path_factory.mktemp("redo")
+def test_undo_is_that_of_an_editor(tmp_path_factory, steps):
+    folder = tmp_path_factory.mktemp("editor")
     with Store.open(folder / "labels.sqlite") as store:
         press(store, fill(store, NUM_ITEMS), steps)
 
 
-def test_undo_and_redo_are_the_same_on_both_databases(store):
-    verbs = ("say", "say", "undo", "undo", "redo", "say", "undo", "redo", "redo")
+def test_undo_is_the_same_on_both_databases(store):
+    verbs = ("say", "say", "undo", "say", "say", "say", "undo", "undo", "undo")
     steps = [
         (verbs[i % 9], ANNOTATORS[i // 20 % 2], i * 7 % NUM_ITEMS, i * i % 4)
         for i in range(54)
@@ -223,24 +212,24 @@ def test_undo_and_redo_are_the_same_on_both_databases(store):
     press(store, fill(store, NUM_ITEMS), steps)
 
 
-def test_an_undo_or_redo_that_is_sent_twice_counts_once(store):
+def test_an_undo_that_is_sent_twice_counts_once(store):
     one, two, three = fill(store, NUM_ITEMS)
-    store.append([label(one), label(two), label(three)])
-    undo, redo = new_uuid(), new_uuid()
+    given = label(one)
+    store.append([given, label(two), label(three)])
+    undo, back = new_uuid(), new_uuid()
     first = store.undo("ann", uuid=undo)
     store.undo("ann")
     assert store.undo("ann", uuid=undo) == first
     assert set(current(store)) == {(one, "ann")}
-    back = store.redo("ann", uuid=redo)
-    store.redo("ann")
-    assert (store.redo("ann", uuid=redo), store.undo("ann", uuid=undo)) == (back, first)
-    assert len(current(store)) == 3
-    store.undo("ann")  # so that there is something to redo
+    restored = store.undo("ann", uuid=back, target=undo)
+    assert store.undo("ann", uuid=back, target=undo) == restored
+    assert store.undo("ann", uuid=undo) == first
     before = current(store)
+    assert set(before) == {(one, "ann"), (three, "ann")}
     for wrong in (
-        lambda: store.redo("ann", uuid=undo),
-        lambda: store.undo("ann", uuid=redo),
-        lambda: store.undo("ann", uuid=undo, target=redo),
+        lambda: store.undo("ann", uuid=undo, target=back),
+        lambda: store.undo("ann", uuid=back, target=given.uuid),
+        lambda: store.undo("ann", uuid=given.uuid),
         lambda: store.append([label(one, uuid=undo)]),
     ):
         with pytest.raises(ReplayError, match="came again with another content"):
@@ -248,14 +237,13 @@ def test_an_undo_or_redo_that_is_sent_twice_counts_once(store):
     assert current(store) == before
 
 
-def test_a_redo_brings_back_what_was_undone_out_of_order(store):
+def test_what_was_undone_out_of_order_comes_back(store):
     one, two, three = fill(store, NUM_ITEMS)
     given_first = label(one, 1)
     store.append([given_first, label(two), label(three)])
-    store.undo("ann", target=given_first.uuid)
+    undone = store.undo("ann", target=given_first.uuid)
     store.undo("ann")
     assert set(current(store)) == {(two, "ann")}
-    store.redo("ann")
-    assert set(current(store)) == {(two, "ann"), (three, "ann")}
-    store.redo("ann")
+    store.undo("ann", target=undone.event.uuid)
+    assert set(current(store)) == {(one, "ann"), (two, "ann")}
     assert current(store)[one, "ann"] == 1

@@ -6,8 +6,8 @@ or on, because only two kinds are accepted: one that names the root while it is 
 force, and one that names the last switch. A verdict is therefore in force exactly while
 an even number of undos lead to it, and that is how the view counts.
 
-Undo and redo go step by step and per annotator, as in an editor. What they mean without
-a target is decided in the transaction that writes it, so that two browser tabs of one
+Undo goes step by step and per annotator, as in an editor. What it means without a
+target is decided in the transaction that writes it, so that two browser tabs of one
 person never undo the same event twice.
 """
 
@@ -196,32 +196,23 @@ class Store(Items, Leases):
         Returns:
             The undo as stored.
         """
-        return self._cancel(annotator, target, uuid, is_redo=False)
-
-    def redo(self, annotator: str, *, uuid: str | None = None) -> StoredEvent:
-        """Restore what was undone last, unless the annotator gave a verdict since."""
-        return self._cancel(annotator, None, uuid, is_redo=True)
-
-    def _cancel(
-        self, annotator: str, target: str | None, uuid: str | None, *, is_redo: bool
-    ) -> StoredEvent:
         uuid = uuid or records.new_uuid()
         with self.writing() as store, store.write_connection() as connection:
-            earlier = store.event(uuid)
-            if target is None and earlier and earlier.event.target:
-                before = store.event(earlier.event.target)
-                if before and (before.event.kind is Kind.UNDO) == is_redo:
-                    target = before.event.uuid  # as the first time
-            if target is None and is_redo:
-                target = _last_undo(connection, annotator)
-            elif target is None:  # the last verdict in force that was asked for
-                verdicts = schema.IN_FORCE
-                own = verdicts.c.annotator == annotator, _is_asked(verdicts)
-                query = sa.select(verdicts.c.uuid).where(*own).limit(1)
-                target = connection.scalar(query.order_by(verdicts.c.sequence.desc()))
+            sent = store.event(uuid)
+            if target is None and sent is not None:
+                target = sent.event.target  # as the first time
+            if target is None:  # the last verdict in force that was asked for
+                found = schema.IN_FORCE.c
+                is_asked = sa.or_(
+                    found.strategy.is_(None),
+                    found.strategy.not_in(sorted(records.UNASKED)),
+                    found.round.is_not(None),
+                )
+                query = sa.select(found.uuid).where(found.annotator == annotator)
+                query = query.where(is_asked).order_by(found.sequence.desc())
+                target = connection.scalar(query.limit(1))
             if target is None:
-                verb = "redo" if is_redo else "undo"
-                raise UsageError(f"'{annotator}' has nothing to {verb}.")
+                raise UsageError(f"'{annotator}' has nothing to undo.")
             undo = Event(kind=Kind.UNDO, annotator=annotator, uuid=uuid, target=target)
             store.append([undo])
             return next(_events(connection, EVENTS.c.uuid == uuid))
@@ -373,42 +364,6 @@ def _events(
         content = {name: getattr(row, name) for name in _FIELDS}
         content |= {"kind": Kind(row.kind), "target": row.target_uuid}
         yield StoredEvent(row.sequence, row.server_time, Event(**content))
-
-
-def _last_undo(connection: sa.Connection, annotator: str) -> str | None:
-    """Return the UUID of the undo that a redo takes back.
-
-    Of the verdicts that are canceled it is that of the one canceled last, if that was
-    after the annotator's last verdict: a new one ends all redoing.
-    """
-    mine = EVENTS.c.annotator == annotator
-    last, root = sa.func.max(EVENTS.c.sequence), EVENTS.alias()
-    last_verdict = (
-        sa.select(sa.func.coalesce(last, 0))
-        .where(mine, EVENTS.c.kind.in_(sorted(records.VERDICTS)))
-        .scalar_subquery()
-    )
-    canceled = (
-        sa.select(last)
-        .select_from(EVENTS.join(root, EVENTS.c.root == root.c.sequence))
-        .where(mine, _is_asked(root))
-        .group_by(EVENTS.c.root)
-        .having(sa.func.count() % 2 == 1, last > last_verdict)
-        .order_by(last.desc())
-        .limit(1)
-        .scalar_subquery()
-    )
-    query = sa.select(EVENTS.c.uuid).where(EVENTS.c.sequence == canceled)
-    return connection.scalar(query)
-
-
-def _is_asked(verdicts: Any) -> sa.ColumnElement[bool]:
-    """Return the condition that somebody was asked about the item by itself."""
-    return sa.or_(
-        verdicts.c.strategy.is_(None),
-        verdicts.c.strategy.not_in(sorted(records.UNASKED)),
-        verdicts.c.round.is_not(None),
-    )
 
 
 # -------------------------------------------------------------------- writing events
