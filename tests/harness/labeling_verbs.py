@@ -70,7 +70,7 @@ def work(folder: Path, file: Path, number: int, seed: int, num_calls: int) -> No
     unanswered = [call for name, call in notes.sent.items() if name not in notes.got]
     with Project.open(folder) as project:
         items = [one.item for one in project.store.rounds()[0].items]
-        seen = sum(1 for _ in project.events())
+        seen = sum(1 for _ in project.store.events())
         while len(notes.got) < num_calls:
             if unanswered:
                 call = unanswered.pop()
@@ -80,7 +80,7 @@ def work(folder: Path, file: Path, number: int, seed: int, num_calls: int) -> No
                 notes.write("sent", call["uuid"], call)
             told = answered(project, call)
             ended = time.monotonic()
-            seen += sum(1 for _ in project.events(after=seen))
+            seen += sum(1 for _ in project.store.events(after=seen))
             notes.write("got", call["uuid"], told | {"seen": seen, "ended": ended})
 
 
@@ -132,10 +132,12 @@ def sent(project: Project, call: Call) -> Call:
         )
         return {"leases": [one.item for one in leased.leases]}
     if verb == "release":
-        project.release(token)
+        project.store.release(token)
         return {"leases": []}
     if verb == "heartbeat":
-        return {"leases": [one.item for one in project.heartbeat(token, ttl=LONG)]}
+        return {
+            "leases": [one.item for one in project.store.heartbeat(token, ttl=LONG)]
+        }
     number = call.get("class_number")
     name = None if number is None else CLASSES[number]
     stored: StoredEvent

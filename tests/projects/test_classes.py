@@ -70,13 +70,13 @@ def test_a_word_that_files_of_answers_know_is_no_class(tmp_path, name):
 def test_a_class_that_is_sent_twice_is_there_once(project):
     add, rename = new_uuid(), new_uuid()
     for _ in range(2):
-        assert project.add_class("neither", uuid=add) == ("even", "odd", "neither")
+        assert project.add_classes(["neither"], uuid=add) == ("even", "odd", "neither")
     for _ in range(2):
         found = project.rename_class("neither", "none", uuid=rename)
         assert found == ("even", "odd", "none")
-    assert project.add_class("neither", uuid=add) == ("even", "odd", "none")
+    assert project.add_classes(["neither"], uuid=add) == ("even", "odd", "none")
     for wrong in (
-        lambda: project.add_class("another", uuid=add),
+        lambda: project.add_classes(["another"], uuid=add),
         lambda: project.rename_class("odd", "neither", uuid=add),
         lambda: project.rename_class("odd", "other", uuid=rename),
         lambda: project.undo(uuid=rename),
@@ -96,7 +96,7 @@ def labels_of(project):
 
 def label_three(project):
     """Label images with a third class, one of them by two people; return them."""
-    project.add_class("two")
+    project.add_classes(["two"])
     items = [entry.item for entry in project.ask().items]
     for item in items[:3]:
         project.label(item, "two", annotator="ann")
@@ -148,7 +148,7 @@ def test_a_merge_that_fails_half_way_changes_nothing(project, monkeypatch, faili
     label_three(project)
     if failing is Kind.UNDO:
         project.merge_classes("two", "even")
-    before, events = labels_of(project), len(list(project.events()))
+    before, events = labels_of(project), len(list(project.store.events()))
     append = Store.append
 
     def fail(store, events):
@@ -165,11 +165,11 @@ def test_a_merge_that_fails_half_way_changes_nothing(project, monkeypatch, faili
         call(*names)
     monkeypatch.undo()
     assert labels_of(project) == before
-    assert len(list(project.events())) == events
+    assert len(list(project.store.events())) == events
 
 
 def test_a_model_learns_without_a_merged_class(project, tmp_path):
-    project.add_class("two")
+    project.add_classes(["two"])
     for item in [entry.item for entry in project.ask().items][:6]:
         name = ("even", "odd", "two")[int(item[:2]) % 3]
         project.label(item, name)

@@ -174,7 +174,7 @@ def test_models_learn_from_the_first_confirmed_labels_and_all_others(project):
     snapshot = project.snapshot()
     free = [snapshot.items[place].id for place in snapshot.candidates]
     first, *_ = snapshot.classes
-    project.confirm(free[:6], first, uuid=new_uuid())
+    project.revise(free[:6], first, uuid=new_uuid(), predicted=free[:6])
     after = project.snapshot()
     assert sum(label is not None for label in after.labels) == 4 + 6
     assert list(after.learned_labels) == limit_confirmed(

@@ -28,7 +28,7 @@ def counted_at_once(store, overlap):
         snapshot = Snapshot(
             items=(),
             classes=tuple(one.name for one in moment.classes()),
-            verdicts=moment.verdicts(with_missing=True),
+            verdicts=moment.verdicts(),
             rounds=moment.rounds(),
             overlap=overlap,
         )

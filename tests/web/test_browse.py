@@ -435,7 +435,7 @@ def test_a_change_that_fails_halfway_writes_nothing(project, free, monkeypatch):
 
     def fail(self, events):
         calls.append(1)
-        if len(calls) == 2:
+        if len(calls) == 1:
             raise StoreError("The disk is full.")
         return original(self, events)
 

@@ -56,6 +56,12 @@ def review(project, **wish):
     return guesses.review(str(project.folder), allow_code=False, **(options | wish))
 
 
+def confirm(project, items, name, **options):
+    """Confirm a class for images that were seen at a glance; return which have it."""
+    options = {"uuid": uuid(), "predicted": items} | options
+    return project.revise(items, name, unanswered=True, **options).items
+
+
 def looks(project):
     return guesses.second_looks(str(project.folder), allow_code=False)
 
@@ -118,18 +124,18 @@ def test_what_measures_is_never_in_review_and_cannot_be_confirmed(project):
     )
     every = {tile["item"] for tile in review(project)["tiles"]}
     assert not every & audit
-    with pytest.raises(UsageError, match="measures; a person"):
-        project.confirm([one], "even", uuid=uuid())
+    with pytest.raises(UsageError, match="1 image of these measure"):
+        confirm(project, [one], "even")
 
 
 def test_confirmed_labels_train_cost_nothing_and_stay_apart(project):
     before = project.status()
     tiles = [one["item"] for one in review(project, name="even", count=5)["tiles"]]
     name = uuid()
-    done = project.confirm(tiles, "even", uuid=name, annotator="ann")
+    done = confirm(project, tiles, "even", uuid=name, annotator="ann")
     assert done == tuple(tiles)
     num = num_events(project)
-    assert project.confirm(tiles, "even", uuid=name, annotator="ann") == done
+    assert confirm(project, tiles, "even", uuid=name, annotator="ann") == done
     assert num_events(project) == num  # sent twice, it counts once
     after = project.status()
     assert after.num_spent == before.num_spent
@@ -141,10 +147,9 @@ def test_confirmed_labels_train_cost_nothing_and_stay_apart(project):
     with pytest.warns(UserWarning, match="no model"):
         asked = {one.item for one in project.ask().items}
     assert not asked & set(tiles)
-    project.take_back(tiles, name, uuid=uuid(), annotator="ann")
+    project.restore(tiles, name, uuid=uuid(), annotator="ann")
     assert project.status().class_counts == before.class_counts
-    who = {"uuid": uuid(), "annotator": "bob", "is_correction": True}
-    assert project.confirm(tiles, "odd", **who) == done
+    assert confirm(project, tiles, "odd", annotator="bob", predicted=()) == done
     kinds = {one.item: one.strategy for one in project.store.labels()}
     assert [kinds[item] for item in tiles] == ["corrected"] * 5
     assert project.status().num_spent == before.num_spent
@@ -153,11 +158,11 @@ def test_confirmed_labels_train_cost_nothing_and_stay_apart(project):
 def test_what_somebody_has_said_is_not_confirmed_over(project):
     spoken = project.store.verdicts()[0].item
     free = review(project)["tiles"][0]["item"]
-    assert project.confirm([spoken, free], "odd", uuid=uuid()) == (free,)
+    assert confirm(project, [spoken, free], "odd") == (free,)
     with pytest.raises(UnknownNameError):
-        project.confirm([free], "neither", uuid=uuid())
+        confirm(project, [free], "neither")
     with pytest.raises(UsageError, match="not a UUID"):
-        project.confirm([free], "odd", uuid="x")
+        confirm(project, [free], "odd", uuid="x")
 
 
 def test_what_is_being_asked_about_is_left_to_whoever_was_asked(project):
@@ -169,7 +174,7 @@ def test_what_is_being_asked_about_is_left_to_whoever_was_asked(project):
     held = project.lease(1, annotator="bob").leases[0].item
     free = min(every - asked)
     for who in ("ann", "bob"):
-        given = project.confirm([held, free], "odd", uuid=uuid(), annotator=who)
+        given = confirm(project, [held, free], "odd", annotator=who)
         assert given == ((free,) if who == "ann" else ())
     assert project.label(held, "odd", annotator="bob")
 
@@ -179,14 +184,15 @@ def test_an_undo_leaves_alone_what_was_confirmed(project):
     last = max(last, key=lambda one: one.sequence).item
     tiles = [one["item"] for one in review(project, count=3)["tiles"]]
     name, back = uuid(), uuid()
-    project.confirm(tiles, "even", uuid=name, annotator="ann")
+    confirm(project, tiles, "even", uuid=name, annotator="ann")
     assert project.undo(annotator="ann").event.item == last
     parts = {one.item: one.uuid for one in project.store.labels()}
     project.undo(annotator="ann", target=parts[tiles[0]])
     rest = tuple(tiles[1:])
-    assert project.confirm(tiles, "even", uuid=name, annotator="ann") == rest
-    for _ in range(2):  # sent twice
-        assert project.take_back(tiles, name, uuid=back, annotator="ann") == rest
+    confirm(project, tiles, "even", uuid=name, annotator="ann")  # sent twice
+    assert not project.store.verdicts(items=tiles[:1])
+    for _ in range(2):
+        assert project.restore(tiles, name, uuid=back, annotator="ann") == rest
     assert not {one.item for one in project.store.verdicts()} & set(tiles)
 
 
@@ -212,9 +218,9 @@ def test_a_confirmed_label_can_be_a_slip_and_is_changed_like_any_other(project):
     before = project.status()
     tiles = [one["item"] for one in review(project, name="even")["tiles"]]
     wrong = tiles.pop(0)
-    project.confirm(tiles, "even", uuid=uuid(), annotator="ann")
+    confirm(project, tiles, "even", annotator="ann")
     odd = [one["item"] for one in review(project, name="odd")["tiles"]]
-    project.confirm([*odd, wrong], "odd", uuid=uuid(), annotator="ann")
+    confirm(project, [*odd, wrong], "odd", annotator="ann")
     slip, *others = looks(project)["slips"]
     assert (slip["item"], slip["label"], slip["other"]) == (wrong, "odd", "even")
     assert others == []
@@ -243,7 +249,7 @@ def test_an_imported_label_can_be_a_slip_and_is_changed_by_anybody(project):
 
 
 def test_a_class_of_one_label_is_not_judged(project):
-    project.add_class("neither")
+    project.add_classes(["neither"])
     audit = {o.item for o in project.store.rounds()[0].items if o.role == "audit"}
     alone = next(v for v in project.store.labels() if v.item not in audit)
     project.change(alone.item, "neither", annotator="ann")
@@ -304,7 +310,7 @@ def test_near_copies_are_shown_once(tmp_path):
         assert [item for item in like if item.startswith("car")] == cars
         passed = review(project, without=cars)["tiles"]
         assert not any(one["item"].startswith("car") for one in passed)
-        project.confirm(cars, "even", uuid=uuid(), annotator="ann")
+        confirm(project, cars, "even", annotator="ann")
         labels = [one.item for one in project.store.labels()]
         assert [item for item in labels if item.startswith("car")] == cars
         rest = review(project)["tiles"]
@@ -413,7 +419,7 @@ def test_the_results_tell_what_is_known_and_what_is_not(project):
         assert sum(share["num_right"] for share in shares) == audited["num_right"]
     assert told["model"]["num_labels"] == sum(told["model"]["classes"].values()) == 6
     assert told["num_measuring"] == 3
-    project.add_class("neither")
+    project.add_classes(["neither"])
     assert browser.get("/api/results").json()["classes"][2]["predicted"] is None
 
 
@@ -426,7 +432,7 @@ def test_files_are_listed_again_only_where_images_changed(project, monkeypatch):
 
     monkeypatch.setattr(Project, "images", counted)
     first, *_ = review(project)["tiles"]
-    project.confirm([first["item"]], first["class"], uuid=uuid())
+    confirm(project, [first["item"]], first["class"])
     assert first not in review(project)["tiles"]
     assert listed == [30]
     new = project.images_folder / "99.png"
@@ -441,7 +447,7 @@ def test_confirmed_images_come_back_unmarked_and_show_how_often_people_slip(
 ):
     monkeypatch.setattr(snapshot, "REPEATED_ONE_IN", 1)
     tiles = [tile["item"] for tile in review(project, name="even", count=4)["tiles"]]
-    project.confirm(tiles, "even", uuid=uuid(), annotator="ann")
+    confirm(project, tiles, "even", annotator="ann")
     project.train()
     project.ask()
     browser = Browser(project)

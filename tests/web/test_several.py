@@ -16,7 +16,7 @@ from fewlabels.projects.store import Store
 
 def asleep(project, browser):
     """Let all leases of a tab expire."""
-    project.heartbeat(browser.tab, ttl=1e-6)
+    project.store.heartbeat(browser.tab, ttl=1e-6)
 
 
 def test_an_image_that_is_taken_back_is_free_at_no_moment(
@@ -80,7 +80,7 @@ def test_where_several_shall_answer_each_has_a_turn(tmp_path):
         told = tabs[0].act("label", item=item["id"], name="odd", annotator="ann")
         assert told.status_code == 409
         assert "took it over" in told.json()["error"]
-        project.release(tabs[2].tab)
+        project.store.release(tabs[2].tab)
         told = tabs[0].act("label", item=item["id"], name="odd", annotator="ann")
         assert told.status_code == 200
 
@@ -200,7 +200,7 @@ def test_classes_are_merged_deleted_and_brought_back(project, browser):
     def counts():
         return {one["name"]: one["count"] for one in browser.session.state()["classes"]}
 
-    project.add_class("two")
+    project.add_classes(["two"])
     for item in browser.lease(3):
         browser.act("label", item=item["id"], name="two")
     body = {"uuid": uuid()}

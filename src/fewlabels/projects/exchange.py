@@ -71,7 +71,6 @@ _WRITTEN = (
     *("number", "file_name", "label", "status", "annotator", "suggestion"),
     *("confidence", "round", "model", "id"),
 )
-_ALLOWED = frozenset({*_WRITTEN, *_ANSWERED, "probabilities", "rank", ""})
 _ID_MARK = "id:"
 _TABLES, _LINES, _STUDIO = (".csv", ".tsv", ".txt"), (".jsonl", ".ndjson"), ".json"
 _FORMATS = (*_TABLES, *_LINES, _STUDIO)
@@ -79,8 +78,7 @@ _RISKY = re.compile(r"'*[=+\-@\t\r\n]")
 _GUARDED = re.compile(r"'+[=+\-@\t\r\n]")
 _SEPARATOR_LINE = re.compile(r"sep=[,;\t]\s*", re.IGNORECASE)
 _UPLOAD = re.compile(r"^data/upload/(?:\d+/)?[0-9a-f]{8}-")  # precedes the file's name
-_CHOICE = re.compile(r"""    <Choice value=("[^"]*"|'[^']*')/>\n""")
-_MAX_SHOWN, _MAX_CONFIG = 80, 2**20
+_MAX_SHOWN = 80
 
 
 class FaultyRowError(Exception):
@@ -642,16 +640,16 @@ class AskedItem:
     """Which model proposed the image and made the prediction."""
 
 
-def write_query(
+def query_files(
     path: Path,
     asked: Sequence[AskedItem],
     classes: Sequence[str],
     *,
     image_address: str = IMAGE_ADDRESS,
-) -> None:
-    """Write the images to be labeled, in the order of their numbers, wholly or not.
+) -> dict[Path, str]:
+    """Return the text of a query, with its images in the order of their numbers.
 
-    Label Studio's format also gets its labeling configuration, at ``config_path``.
+    Label Studio's format also gets its labeling configuration, ``NAME.config.xml``.
 
     Args:
         path: The file; its ending decides the format.
@@ -659,8 +657,8 @@ def write_query(
         classes: Names of the classes, in the order of the probabilities.
         image_address: For Label Studio: what comes before the path of each image.
 
-    Raises:
-        UsageError: If nothing is asked, or somebody else's file would be replaced.
+    Returns:
+        What to write, by path.
     """
     if not asked:
         raise UsageError(f"There is nothing to ask, so '{path}' was not written.")
@@ -685,8 +683,13 @@ def write_query(
             "id": item.id,
         }
         entries.append(entry)
+    texts = {}
     if ending == _STUDIO:
-        _write_config(config_path(path), classes)
+        choices = (f"    <Choice value={quoteattr(name)}/>\n" for name in classes)
+        texts[path.with_name(path.stem + ".config.xml")] = (
+            '<View>\n  <Image name="image" value="$image"/>\n  <Choices name="choice" '
+            f'toName="image">\n{"".join(choices)}  </Choices>\n</View>\n'
+        )
         last = entries[-1]["number"]
         tasks = [_task(entry, last, image_address) for entry in entries]
         text = json.dumps(tasks, ensure_ascii=False, indent=1) + "\n"
@@ -708,7 +711,7 @@ def write_query(
         text = buffer.getvalue()
         # Excel takes a file for UTF-8 by this mark only; other programs need none.
         text = text if text.isascii() else "\ufeff" + text
-    files.replace_text(path, text)
+    return texts | {path: text}
 
 
 def _task(entry: Row, last: int, image_address: str) -> dict[str, Any]:
@@ -728,45 +731,6 @@ def _task(entry: Row, last: int, image_address: str) -> dict[str, Any]:
     image = image_address + quote(entry["file_name"])
     data = {"image": image} | {name: entry[name] for name in shown}
     return {"data": data, "predictions": [prediction]}
-
-
-def is_query(path: Path) -> bool:
-    """Return whether a file of answers is a query as it was written here.
-
-    False where it has columns of somebody's own, or none that only a query has.
-    """
-    if path.suffix.lower() == _STUDIO:
-        tasks = json.loads(files.read_regular(path, MAX_BYTES))
-        own = {"data", "predictions"}
-        return all(task.keys() <= own and "round" in task["data"] for task in tasks)
-    rows = (entry.row for entry in read_file_rows(path, []))
-    return all({"round", "id"} <= set(row) <= _ALLOWED for row in rows)
-
-
-def config_path(path: Path) -> Path:
-    """Return where the labeling configuration of a Label Studio file is written."""
-    return path.with_name(path.stem + ".config.xml")
-
-
-def _write_config(path: Path, classes: Sequence[str]) -> None:
-    """Write Label Studio's labeling interface, unless it replaces somebody's own."""
-
-    def config(choices: str) -> str:
-        return (
-            '<View>\n  <Image name="image" value="$image"/>\n  <Choices name="choice" '
-            f'toName="image">\n{choices}  </Choices>\n</View>\n'
-        )
-
-    if path.exists():
-        text = ""
-        with suppress(OSError, UnicodeDecodeError):
-            text = files.read_regular(path, _MAX_CONFIG).decode("utf-8")
-        if _CHOICE.sub("", text) != config(""):
-            raise UsageError(
-                f"'{path}' exists and was changed. Give the query another name."
-            )
-    choices = (f"    <Choice value={quoteattr(name)}/>\n" for name in classes)
-    files.replace_text(path, config("".join(choices)))
 
 
 def suggestion(item: AskedItem, classes: Sequence[str]) -> tuple[str, float] | None:

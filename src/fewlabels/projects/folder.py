@@ -1,37 +1,18 @@
-"""The folder of a project: settings, label store, images and models."""
+"""The folder of a project: how it is created, and the records of its models."""
 
 import os
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
-from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
 
 from pydantic import BaseModel, ConfigDict
 
 from fewlabels import files
-from fewlabels.errors import (
-    FewlabelsError,
-    ProjectError,
-    StorageError,
-    UnreadableFile,
-    UnreadableFilesWarning,
-)
+from fewlabels.errors import FewlabelsError, ProjectError, StorageError
 from fewlabels.experiments.evaluation.measurement import Change
-from fewlabels.names import AllowCode
-from fewlabels.projects import image_index
-from fewlabels.projects.image_index import Index, image_file
 from fewlabels.projects.settings import FILE, ProjectSettings
-from fewlabels.projects.snapshot import Snapshot
-from fewlabels.projects.store import ListedFile, Store
-from fewlabels.projects.store.database import check_trusted
-
-if TYPE_CHECKING:
-    from fewlabels.data.decode import ImageFile
-    from fewlabels.pool import Images
+from fewlabels.projects.store import Store
 
 RECORD = "training.json"
 """Record of a model; written last, so a folder without it is unfinished."""
@@ -42,8 +23,6 @@ NUM_TO_TELL_APART = 2
 LOCK = ".lock"
 """File in the folder that keeps two processes from choosing, or creating, at once."""
 
-_INDEX_LOCK = ".index.lock"
-_UNUSABLE = "unusable.txt"
 _TIMEOUT = 10.0  # seconds for another process to put its files in place
 _STORE = "labels.sqlite"
 # The log is there while the store is open or after a kill; the page comes first.
@@ -91,189 +70,6 @@ class ModelRecord(BaseModel):
     def num_labeled(self) -> int:
         """Labels that it was trained on."""
         return sum(self.class_counts)
-
-
-@dataclass(frozen=True, eq=False)
-class ProjectFolder:
-    """The methods of a project about its folder and its images."""
-
-    folder: Path
-    settings: ProjectSettings
-    store: Store
-    allow_code: AllowCode = False
-    """Which import paths ``project.json`` may name."""
-
-    @classmethod
-    def open(
-        cls,
-        folder: str | PathLike[str],
-        *,
-        allow_code: AllowCode = False,
-        trust_store: bool = False,
-    ) -> Self:
-        """Open the project in a folder.
-
-        Args:
-            folder: The folder of the project.
-            allow_code: Which import paths ``project.json`` may name as strategy,
-                trainer or encoder: any (True), these, or none. Without it, a project
-                can still be labeled and its status be read.
-            trust_store: Confirm the PostgreSQL server that ``project.json`` names, for
-                good. Without it, only a server that was confirmed is connected to.
-
-        Returns:
-            The project; close it, or use it in a ``with`` block.
-
-        Raises:
-            ProjectError: If there is none, its label store is another project's, or
-                its server was not confirmed on this machine.
-        """
-        place = Path(folder)
-        settings = ProjectSettings.read(place)
-        check_trusted(place, settings.store, confirm=trust_store)
-        store = Store.open(store_place(place, settings), create=False)
-        if settings.store_identity not in {None, store.identity}:
-            store.close()
-            raise ProjectError(
-                f"'{place}' began with another label store; correct 'store' in {FILE}."
-            )
-        settings.warn_of_changes(place)
-        return cls(place, settings, store, allow_code)
-
-    def close(self) -> None:
-        """Close the label store."""
-        self.store.close()
-
-    def __enter__(self) -> Self:
-        """Return the project."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the project."""
-        self.close()
-
-    @property
-    def settings_file(self) -> Path:
-        """Where the settings are, for people who want to change them."""
-        return self.folder / FILE
-
-    @property
-    def images_folder(self) -> Path:
-        """Where the images are; if items are rows, the folder of the file of rows."""
-        if self.settings.images is None:
-            return self.vectors_file.parent
-        return self.folder / self.settings.images
-
-    @property
-    def vectors_file(self) -> Path:
-        """Where the rows are that are learned from in the place of images."""
-        assert self.settings.vectors is not None
-        return self.folder / self.settings.vectors
-
-    @property
-    def models_folder(self) -> Path:
-        """Where the models are, each in a folder of its own."""
-        return self.folder / "models"
-
-    @contextmanager
-    def alone(self, lock: str, doing: str, *, timeout: float = 0) -> Iterator[None]:
-        """Keep other processes from doing the same while the block runs.
-
-        Everything else can go on: people label while a process trains. If another
-        process holds the lock, a :class:`ProjectError` says so.
-
-        Yields:
-            Nothing.
-        """
-        in_use = ProjectError(
-            f"Another process is {doing} in '{self.folder}'; wait until it is done. "
-            "Everything else can go on meanwhile."
-        )
-        with files.hold_lock(self.folder / lock, in_use, timeout=timeout):
-            yield
-
-    def index(self) -> Index:
-        """Return all images that are there now, after updating the store.
-
-        Known files are not read again. One warning names new files that cannot be
-        read. If the folder or all images are gone, it is a :class:`ProjectError`.
-        """
-        known: dict[str, ListedFile] = {item.path: item for item in self.store.items()}
-        index = self._scan(known, len(known))
-        if index.num_read or len(index.files) != len(known):
-            # Again, one process at a time, so that an older scan is never written last.
-            # What was read just now is not read again.
-            read = {file.path: file for file in index.files}
-            with self.alone(_INDEX_LOCK, "listing the images", timeout=-1):
-                known = {item.path: item for item in self.store.items()}
-                index = self._scan(known | read, len(known))
-                index.write(self.store)
-        if self.settings.images is not None:
-            self._warn_of_new(index.unreadable)
-        return index
-
-    def _scan(self, known: Mapping[str, ListedFile], num_expected: int) -> Index:
-        """Return the images or rows there are now; there must be some if expected."""
-        if self.settings.images is None:
-            from fewlabels.projects.rows import rows_in, scan_rows
-
-            return scan_rows(rows_in(self.vectors_file), known)
-        folder, index = self.images_folder, None
-        if folder.is_dir():
-            own = image_index.inside(self.folder, folder)
-            index = image_index.scan(folder, known, without=own)
-        if index is None or (num_expected and not index.files):  # such as a lost drive
-            raise ProjectError(
-                f"None of the {num_expected} images is in '{folder.resolve()}'. Put "
-                f"them back or correct 'images' in {FILE}. The labels are safe."
-            )
-        return index
-
-    def _warn_of_new(self, unreadable: Sequence[UnreadableFile]) -> None:
-        """Warn about unreadable files that are not in the list of earlier ones."""
-        path, text = self.folder / _UNUSABLE, "".join(f"{f}\n" for f in unreadable)
-        with files.wrap_os_errors(path):
-            known = path.read_text("utf-8") if path.exists() else ""
-        if text != known:
-            files.replace_text(path, text)
-        earlier = set(known.splitlines())
-        new = [file for file in unreadable if str(file) not in earlier]
-        if new:
-            unusable = UnreadableFilesWarning(self.images_folder, new)
-            warnings.warn(unusable, stacklevel=2)
-
-    def snapshot(self) -> Snapshot:
-        """Read the label store, as of one moment."""
-        return Snapshot.of(self.store, self.settings.overlap)
-
-    def images(self, snapshot: Snapshot) -> "Images":
-        """Return what is learned from: images, read when they are needed, or rows."""
-        shape = self.settings.shape
-        if len(shape) > 1:
-            from fewlabels.data.files import FileImages
-
-            return FileImages(self.image_files(snapshot), shape)
-        from fewlabels.projects.rows import row_images, rows_in
-
-        paths = [item.path for item in snapshot.items]
-        are_items = self.settings.images is None
-        rows = row_images(rows_in(self.vectors_file), paths, are_items=are_items)
-        if rows.shape != shape:
-            raise ProjectError(
-                f"'{self.vectors_file}' has rows of shape {rows.shape}, not {shape}."
-            )
-        return rows
-
-    def image_files(self, snapshot: Snapshot) -> "tuple[ImageFile, ...]":
-        """Return the files of images, without opening them; none if items are rows."""
-        if self.settings.images is None:
-            return ()
-        folder = self.images_folder
-        return tuple(image_file(item, folder) for item in snapshot.items)
-
-    def records(self) -> tuple[ModelRecord, ...]:
-        """Return what is known of every model, in the order of training."""
-        return read_records(self.models_folder)
 
 
 # -------------------------------------------------------------------- new projects

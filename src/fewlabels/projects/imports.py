@@ -11,25 +11,29 @@ from dataclasses import dataclass, field
 from itertools import islice
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fewlabels.data.folder import folder_labels, image_names
 from fewlabels.data.untrusted import printable
 from fewlabels.errors import AnswersError, DataError, Fault, UsageError
 from fewlabels.files import digest_of, read_regular
 from fewlabels.progress import track
-from fewlabels.projects import exchange, labels
+from fewlabels.projects import exchange
+from fewlabels.projects.classes import add_class, free_name, retire_class
 from fewlabels.projects.exchange import FaultyRowError, SourceRow, quoted, text_of
 from fewlabels.projects.image_index import inside
-from fewlabels.projects.labels import ProjectLabels, annotator_name
-from fewlabels.projects.revisions import part_uuid
-from fewlabels.projects.store import Annotation, Event, Item, Kind, Store
-from fewlabels.projects.store.records import IMPORTED, LABELS, new_uuid
+from fewlabels.projects.labels import annotator_name, part_uuid, undo_written
+from fewlabels.projects.store import Annotation, Event, Item, Kind, Store, new_uuid
+from fewlabels.projects.store.records import IMPORTED, LABELS, by_item
+
+if TYPE_CHECKING:
+    from fewlabels.projects.project import Project
 
 _MAX_NEW_CLASSES = 1_000
 _MAX_ROWS, _MAX_ROWS_PER_IMAGE = 100_000, 4
 _MAX_NAME = 200
 _KEY = "import"
-_CLASS = "\0class "  # no id of an item begins so
+_CLASS = "class"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,158 +74,145 @@ class UndoneImport:
     """Classes that it had added and that no label names any more."""
 
 
-class ProjectImports(ProjectLabels):
-    """The methods of a project that import labels and undo imports."""
+def import_labels(
+    project: "Project",
+    source: str | PathLike[str],
+    *,
+    content: bytes | None = None,
+    annotator: str | None = None,
+    file_column: str | None = None,
+    class_column: str | None = None,
+    add_classes: bool = False,
+    partial: bool = False,
+    dry_run: bool = False,
+    scan: bool = True,
+    uuid: str | None = None,
+) -> Imported:
+    """Take labels that exist already: all of a file or, if a row is wrong, none.
 
-    def import_labels(
-        self,
-        source: str | PathLike[str],
-        *,
-        content: bytes | None = None,
-        annotator: str | None = None,
-        file_column: str | None = None,
-        class_column: str | None = None,
-        add_classes: bool = False,
-        partial: bool = False,
-        dry_run: bool = False,
-        scan: bool = True,
-        uuid: str | None = None,
-    ) -> Imported:
-        """Take labels that exist already: all of a file or, if a row is wrong, none.
+    Such labels train. They cost no budget, their strategy is ``"imported"``, and
+    they never measure: images of the audit slice and their copies are left out.
 
-        Such labels train. They cost no budget, their strategy is ``"imported"``, and
-        they never measure: images of the audit slice and their copies are left out.
+    Args:
+        project: The project.
+        source: A table (.csv, .jsonl or .parquet) with a file name and a class in
+            each row, an export of Label Studio (.json), or a folder with a folder
+            for each class. A folder that is not the project's own is compared by
+            the content of its images.
+        content: What the file holds, if it is not on this disk; then ``source`` is
+            a name that tells the format, and is not opened.
+        annotator: In whose name.
+        file_column: Column that names the file; None: one with a usual name.
+        class_column: Column that names the class; None: one with a usual name.
+        add_classes: Add classes that the project does not have; otherwise they are
+            faults.
+        partial: Take the good rows and list the others.
+        dry_run: Return what would be imported, with all faults; write nothing.
+        scan: Look through the folder for new images first.
+        uuid: Names this call, for sending it again; None: a new one.
 
-        Args:
-            source: A table (.csv, .jsonl or .parquet) with a file name and a class in
-                each row, an export of Label Studio (.json), or a folder with a folder
-                for each class. A folder that is not the project's own is compared by
-                the content of its images.
-            content: What the file holds, if it is not on this disk; then ``source`` is
-                a name that tells the format, and is not opened.
-            annotator: In whose name.
-            file_column: Column that names the file; None: one with a usual name.
-            class_column: Column that names the class; None: one with a usual name.
-            add_classes: Add classes that the project does not have; otherwise they are
-                faults.
-            partial: Take the good rows and list the others.
-            dry_run: Return what would be imported, with all faults; write nothing.
-            scan: Look through the folder for new images first.
-            uuid: Names this call, for sending it again; None: a new one.
-
-        Returns:
-            What was imported. The same file again changes nothing. A file with faults,
-            unless ``partial`` or ``dry_run``, is a
-            :class:`fewlabels.errors.AnswersError` that lists them.
-        """
-        path, columns = Path(source), exchange.Columns(file_column, class_column)
-        who, own = annotator_name(annotator), uuid or new_uuid()
-        if scan:
-            self.index()
-        items = {item.id: item for item in self.store.items()}
-        faults: list[Fault] = []
-        if content is None and path.is_dir():
-            folder_rows = _folder_rows(self.images_folder, path, items.values(), faults)
-            rows = list(folder_rows)
-            if not faults and not any(entry.row["label"] for entry in rows):
-                raise DataError(
-                    f"No image in '{path}' is in a subfolder named after its class."
-                )
-        else:
-            most = max(_MAX_ROWS, _MAX_ROWS_PER_IMAGE * len(items))
-            rows = list(
-                islice(
-                    exchange.read_file_rows(path, faults, columns, content), most + 1
-                )
+    Returns:
+        What was imported. The same file again changes nothing. A file with faults,
+        unless ``partial`` or ``dry_run``, is a
+        :class:`fewlabels.errors.AnswersError` that lists them.
+    """
+    path, columns = Path(source), exchange.Columns(file_column, class_column)
+    who, own = annotator_name(annotator), uuid or new_uuid()
+    if scan:
+        project.index()
+    items = {item.id: item for item in project.store.items()}
+    faults: list[Fault] = []
+    if content is None and path.is_dir():
+        images = project.images_folder
+        rows = list(_folder_rows(images, path, items.values(), faults))
+        if not faults and not any(entry.row["label"] for entry in rows):
+            raise DataError(
+                f"No image in '{path}' is in a subfolder named after its class."
             )
-            if len(rows) > most:
-                rows = []
-                faults = [Fault(1, f"the file has more than {most:,} rows; split it.")]
-            elif not rows and not faults:
-                faults.append(Fault(1, "there is no row in the file."))
-        matched, num_blank = _match(rows, items, faults)
-        access = self.store.reading if dry_run else self.store.writing
-        with access() as store:
-            plan = _Plan(store, items, own, add_classes=add_classes)
-            for entry, item in matched:
-                plan.add(entry, item)
-            accepted = plan.resolve()
-            faults = sorted([*faults, *plan.faults], key=lambda fault: fault.line)
-            if faults and not (partial or dry_run):
-                raise AnswersError(path, faults)
-            names = dict.fromkeys(accepted.values())
-            new_classes = tuple(name for name in names if name not in plan.in_use)
-            if accepted and not dry_run:
-                for label in new_classes:
-                    labels.add_class(store, label, part_uuid(own, f"{_CLASS}{label}"))
-                number_of = {entry.name: entry.number for entry in store.classes()}
-                name = printable(path.name or path.resolve().name)[:_MAX_NAME]
-                store.append(
-                    Event(
-                        kind=Kind.LABEL,
-                        annotator=who,
-                        uuid=part_uuid(own, item),
-                        item=item,
-                        class_number=number_of[label],
-                        strategy=IMPORTED,
-                        payload={_KEY: own, "file": name},
-                    )
-                    for item, label in accepted.items()
-                )
-                if uuid is not None:  # sent again, it may have been undone
-                    held = {v.uuid for v in store.verdicts(with_missing=True)}
-                    mine = [item for item in accepted if part_uuid(own, item) in held]
-                    accepted = {item: accepted[item] for item in mine}
-        return Imported(
-            uuid=own,
-            num_new=len(accepted),
-            num_same=plan.num_same,
-            num_blank=num_blank,
-            class_counts=dict(Counter(accepted.values())),
-            new_classes=new_classes,
-            unknown_classes=tuple(plan.unknown_classes),
-            left_out=tuple(plan.left_out),
-            faults=tuple(faults),
-            columns=columns.used,
-        )
-
-    def undo_import(self, uuid: str | None = None) -> UndoneImport:
-        """Take back all labels of an import that still hold, and classes it added.
-
-        Args:
-            uuid: Of the import; None: the last one that is in force.
-
-        Returns:
-            What was undone; labels that somebody changed since stay.
-        """
-        with self.store.writing() as store:
-            verdicts = store.verdicts(with_missing=True)
-            # A label that was changed since is of another kind.
-            held = [v for v in verdicts if v.is_imported and v.kind is Kind.LABEL]
-            if uuid is None:
-                if not held:
-                    raise UsageError("No imported label is in force to be undone.")
-                last = store.event(max(held, key=lambda verdict: verdict.sequence).uuid)
-                assert last is not None
-                uuid = str(last.event.payload[_KEY])
-            mine = [v for v in held if v.uuid == part_uuid(uuid, v.item)]
+    else:
+        most = max(_MAX_ROWS, _MAX_ROWS_PER_IMAGE * len(items))
+        read = exchange.read_file_rows(path, faults, columns, content)
+        rows = list(islice(read, most + 1))
+        if len(rows) > most:
+            rows = []
+            faults = [Fault(1, f"the file has more than {most:,} rows; split it.")]
+        elif not rows and not faults:
+            faults.append(Fault(1, "there is no row in the file."))
+    matched, num_blank = _match(rows, items, faults)
+    access = project.store.reading if dry_run else project.store.writing
+    with access() as store:
+        plan = _Plan(store, items, add_classes=add_classes)
+        for entry, item in matched:
+            plan.add(entry, item)
+        uuid_of = {item: part_uuid(own, item, who) for _, item in matched}
+        accepted = plan.resolve(uuid_of)
+        faults = sorted([*faults, *plan.faults], key=lambda fault: fault.line)
+        if faults and not (partial or dry_run):
+            raise AnswersError(path, faults)
+        names = dict.fromkeys(accepted.values())
+        new_classes = tuple(name for name in names if name not in plan.in_use)
+        if accepted and not dry_run:
+            for label in new_classes:
+                add_class(store, label, part_uuid(own, _CLASS, label))
+            number_of = {entry.name: entry.number for entry in store.classes()}
+            name = printable(path.name or path.resolve().name)[:_MAX_NAME]
             store.append(
-                Event(kind=Kind.UNDO, annotator=verdict.annotator, target=verdict.uuid)
-                for verdict in mine
+                Event(
+                    kind=Kind.LABEL,
+                    annotator=who,
+                    uuid=uuid_of[item],
+                    item=item,
+                    class_number=number_of[label],
+                    strategy=IMPORTED,
+                    payload={_KEY: own, "file": name},
+                )
+                for item, label in accepted.items()
             )
-            undone = {verdict.uuid for verdict in mine}
-            named = {v.class_number for v in verdicts if v.uuid not in undone}
-            active = {c.number: c.name for c in store.classes() if c.is_active}
-            retired, adding = [], {Kind.CLASS_ADDED, Kind.CLASS_RESTORED}
-            for added in list(store.events(kinds=adding)):
-                number = added.event.class_number or 0
-                own = part_uuid(uuid, f"{_CLASS}{added.event.payload.get('name')}")
-                if added.event.uuid == own and number in active and number not in named:
-                    labels.retire_class(store, number)
-                    retired.append(active.pop(number))
-        return UndoneImport(
-            uuid=uuid, num_labels=len(mine), retired_classes=tuple(retired)
-        )
+    return Imported(
+        uuid=own,
+        num_new=len(accepted),
+        num_same=plan.num_same,
+        num_blank=num_blank,
+        class_counts=dict(Counter(accepted.values())),
+        new_classes=new_classes,
+        unknown_classes=tuple(plan.unknown_classes),
+        left_out=tuple(plan.left_out),
+        faults=tuple(faults),
+        columns=columns.used,
+    )
+
+
+def undo_import(project: "Project", uuid: str | None = None) -> UndoneImport:
+    """Take back all labels of an import that still hold, and classes it added.
+
+    Args:
+        project: The project.
+        uuid: Of the import; None: the last one that is in force.
+
+    Returns:
+        What was undone; labels that somebody changed since stay.
+    """
+    with project.store.writing() as store:
+        if uuid is None:
+            # A label that was changed since is of another kind.
+            imported = (v for v in store.labels() if v.is_imported)
+            held = [label for label in imported if label.kind is Kind.LABEL]
+            if not held:
+                raise UsageError("No imported label is in force to be undone.")
+            last = max(held, key=lambda label: label.sequence)
+            (stored,) = store.events(uuids=[last.uuid])
+            uuid = str(stored.event.payload[_KEY])
+        undone = undo_written(store, uuid)
+        named = {verdict.class_number for verdict in store.verdicts()}
+        retired = []
+        for entry in store.classes():
+            added = store.event(part_uuid(uuid, _CLASS, entry.name))
+            if added and entry.is_active and entry.number not in named:
+                retire_class(store, entry)
+                retired.append(entry.name)
+    return UndoneImport(
+        uuid=uuid, num_labels=len(undone), retired_classes=tuple(retired)
+    )
 
 
 def _folder_rows(
@@ -313,16 +304,14 @@ class _Plan:
     """Which labels to add, by what a project holds at this moment."""
 
     def __init__(
-        self, store: Store, items: Mapping[str, Item], uuid: str, *, add_classes: bool
+        self, store: Store, items: Mapping[str, Item], *, add_classes: bool
     ) -> None:
-        self._items, self._uuid, self._adds_classes = items, uuid, add_classes
+        self._items, self._adds_classes = items, add_classes
         classes = store.classes()
         self._names = {entry.number: entry.name for entry in classes}
         self.in_use = frozenset(entry.name for entry in classes if entry.is_active)
         self._classes = exchange.ClassFinder(sorted(self.in_use))
-        self._verdicts: dict[str, list[Annotation]] = defaultdict(list)
-        for verdict in store.verdicts(with_missing=True):
-            self._verdicts[verdict.item].append(verdict)
+        self._verdicts = by_item(store.verdicts())
         self._audit = store.audit_items()
         self._audit_groups = {items[i].group for i in self._audit & items.keys()}
         self._rows_of: dict[str, list[tuple[SourceRow, str]]] = defaultdict(list)
@@ -348,7 +337,7 @@ class _Plan:
                 file = "" if entry.line else f"{path}: "
                 self.faults.append(entry.fault(f"{file}{error}"))
                 return
-            label = labels.free_name(word, self._classes.names)
+            label = free_name(word, self._classes.names)
             self._classes = exchange.ClassFinder([*self._classes.names, label])
             if len(self._classes.names) > len(self.in_use) + _MAX_NEW_CLASSES:
                 raise UsageError(
@@ -356,8 +345,11 @@ class _Plan:
                 ) from error
         self._rows_of[item].append((entry, label))
 
-    def resolve(self) -> dict[str, str]:
-        """Return the class of each image that gets a label; conflicts are faults."""
+    def resolve(self, uuid_of: Mapping[str, str]) -> dict[str, str]:
+        """Return the class of each image that gets a label; conflicts are faults.
+
+        A label that this import gave when it was sent before counts once more.
+        """
         accepted: dict[str, str] = {}
         for item, rows in self._rows_of.items():
             path, label = quoted(self._items[item].path), rows[0][1]
@@ -372,8 +364,8 @@ class _Plan:
             elif conflict:
                 self.faults += [entry.fault(f"{path} {conflict}") for entry, _ in rows]
             else:
-                own_uuid = part_uuid(self._uuid, item)
-                is_known = any(v.kind in LABELS and v.uuid != own_uuid for v in held)
+                given = (verdict.uuid for verdict in held if verdict.kind in LABELS)
+                is_known = any(uuid != uuid_of[item] for uuid in given)
                 self.num_same += len(rows) - (not is_known)
                 if not is_known:
                     accepted[item] = label

@@ -1,516 +1,218 @@
-"""Labels and classes of a project: each call is one transaction of the label store."""
+"""Answers about images: each call is one transaction of the label store.
+
+A call that has the argument ``uuid`` may be sent again under the same UUID
+(:func:`store.new_uuid`), because a response was lost or a process was killed: it writes
+nothing and returns what the first one did. Another call under that UUID is a
+:class:`fewlabels.errors.ReplayError`. The annotator None is the user of this computer.
+
+A call about many images gives each event a UUID made of its own, the image and a
+number, so that nothing but the UUID and the images is needed to find all of them again.
+"""
 
 import getpass
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from datetime import datetime
-from itertools import islice
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from uuid import UUID, uuid5
 
-from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
-from fewlabels.projects.exchange import STATUS_WORDS, Answer
-from fewlabels.projects.folder import NUM_TO_TELL_APART, ProjectFolder
-from fewlabels.projects.revisions import Revised, Revision, part_uuid, restore, revise
+from fewlabels.errors import (
+    ReplayError,
+    StoreError,
+    UnknownNameError,
+    UsageError,
+    count,
+)
 from fewlabels.projects.store import Event, Kind, Store, StoredEvent, new_uuid, records
-from fewlabels.projects.store.database import chunked
 from fewlabels.projects.store.leases import LEASE_SECONDS
-from fewlabels.projects.store.records import Lease
+from fewlabels.projects.store.records import Annotation, Asking
+
+if TYPE_CHECKING:
+    from fewlabels.projects.project import Project
 
 OWNER = "owner"
 """The annotator of events that add and rename classes."""
 
-_INCIDENTAL = ("client_time", "round", "strategy", "model", "payload")
+
+# ------------------------------------------------------------- answers, one at a time
 
 
-class ProjectLabels(ProjectFolder):
-    """The methods of a project that write to its label store.
+class How(TypedDict, total=False):
+    """Who gives an answer, and how it is sent."""
 
-    A call that has the argument ``uuid`` may be sent again under the same UUID
-    (:func:`store.new_uuid`), because a response was lost or a process was killed: it
-    writes nothing and returns what the first one did. Another call under that UUID is a
-    :class:`fewlabels.errors.ReplayError`. The annotator None is the user of this
-    computer.
+    annotator: str | None
+    """Who answers."""
+    uuid: str | None
+    """UUID of this call, for sending it again; None for a new one."""
+    lead_time: float | None
+    """How long it took, in seconds."""
+    in_turn: bool
+    """Refuse the answer if others hold the image or have answered, and the annotator's
+    own lease has ended."""
+
+
+def label(project: "Project", item: str, name: str, **how: Unpack[How]) -> StoredEvent:
+    """Give an image its class.
+
+    Args:
+        project: The project.
+        item: Id of an image that was asked about.
+        name: Name of the class.
+        **how: Who answers, and how it is sent: see :class:`How`.
+
+    Returns:
+        The event. It is refused if the annotator has answered about the image already:
+        no tab silently overwrites an answer from another.
     """
-
-    # ------------------------------------------------------- answers, one at a time
-
-    def label(
-        self,
-        item: str,
-        name: str,
-        *,
-        annotator: str | None = None,
-        uuid: str | None = None,
-        time: datetime | None = None,
-        lead_time: float | None = None,
-        in_turn: bool = False,
-    ) -> StoredEvent:
-        """Give an image its class.
-
-        Args:
-            item: Id of an image that was asked about.
-            name: Name of the class.
-            annotator: Who labels.
-            uuid: UUID of this call, for sending it again; None for a new one.
-            time: When it was labeled, by the annotator's clock.
-            lead_time: How long it took, in seconds.
-            in_turn: Refuse the label if others hold the image or have answered, and the
-                annotator's own lease has ended.
-
-        Returns:
-            The event. It is refused if the annotator has answered about the image
-            already: no tab silently overwrites an answer from another.
-        """
-        answer = Answer(
-            id=item, label=name, annotator=annotator, time=time, lead_time=lead_time
-        )
-        return self._write(answer, Kind.LABEL, uuid, in_turn=in_turn)
-
-    def skip(
-        self,
-        item: str,
-        *,
-        annotator: str | None = None,
-        uuid: str | None = None,
-        in_turn: bool = False,
-    ) -> StoredEvent:
-        """Mark an image as not worth a label; arguments as for :meth:`label`."""
-        answer = Answer(id=item, label=None, annotator=annotator)
-        return self._write(answer, Kind.SKIP, uuid, in_turn=in_turn)
-
-    def unsure(
-        self,
-        item: str,
-        *,
-        annotator: str | None = None,
-        uuid: str | None = None,
-        in_turn: bool = False,
-    ) -> StoredEvent:
-        """Leave an image to somebody else; arguments as for :meth:`label`."""
-        answer = Answer(id=item, label=None, annotator=annotator)
-        return self._write(answer, Kind.UNSURE, uuid, in_turn=in_turn)
-
-    def change(
-        self,
-        item: str,
-        name: str | None,
-        *,
-        annotator: str | None = None,
-        uuid: str | None = None,
-        unsure: bool = False,
-    ) -> StoredEvent:
-        """Replace an earlier answer about an image.
-
-        Args:
-            item: Id of an image that the annotator has answered about, or whose label
-                was imported by anybody.
-            name: Name of the class; None if it is not worth a label after all.
-            annotator: Whose answer changes.
-            uuid: UUID of this call, for sending it again; None for a new one.
-            unsure: With None as its name: the annotator does not know after all.
-
-        Returns:
-            The event; without a UUID, and if nothing changes, the earlier one.
-        """
-        kind = Kind.RELABEL if name else Kind.UNSURE if unsure else Kind.SKIP
-        answer = Answer(id=item, label=name, annotator=annotator)
-        return self._write(answer, kind, uuid, is_change=True)
-
-    def repeat(
-        self,
-        item: str,
-        name: str,
-        *,
-        annotator: str | None = None,
-        uuid: str | None = None,
-    ) -> StoredEvent:
-        """Label a confirmed image once more, one by one and without a suggestion.
-
-        Arguments as for :meth:`label`.
-
-        Returns:
-            The event. It costs no budget. Where it differs from the first, that was a
-            slip.
-        """
-        answer = Answer(id=item, label=name, annotator=annotator)
-        return self._write(answer, Kind.RELABEL, uuid, is_change=True, is_repeat=True)
-
-    def _write(
-        self,
-        answer: Answer,
-        kind: Kind,
-        uuid: str | None,
-        *,
-        is_change: bool = False,
-        is_repeat: bool = False,
-        in_turn: bool = False,
-    ) -> StoredEvent:
-        """Write an answer, unless it is written already, and return its event."""
-        who, item = annotator_name(answer.annotator), answer.id
-        with self.store.writing() as store:
-            known = store.event(uuid) if uuid else None
-            number_of = {entry.name: entry.number for entry in store.classes()}
-            if known is not None and answer.label is not None:
-                number_of = _numbers_before(store, known, answer.label)
-            asked = store.asked([item])
-            verdicts = store.verdicts(with_missing=True, items=[item])
-            before = next((v for v in verdicts if v.annotator == who), None)
-            if is_change:
-                before = before or next((v for v in verdicts if v.is_imported), None)
-                for verdict in verdicts if before is None else (before,):
-                    if not verdict.is_asked:  # confirmed or imported
-                        by = (verdict.round, verdict.strategy, verdict.model)
-                        asked = {item: records.Asking(*by)}
-            repeated = before if is_repeat else None
-            event = answer_event(answer, kind, number_of, asked, uuid, repeated)
-            if known is not None:  # who gave which answer decides, not when and why
-                rest = {name: getattr(known.event, name) for name in _INCIDENTAL}
-                store.append([replace(event, **rest)])
-                return known
-            if (before is not None) != is_change:
-                word = "already; change or undo that" if before else "yet; label it"
-                has = "has" if before else "has not"
-                raise StoreError(f"'{who}' {has} answered about '{item}' {word}.")
-            if in_turn:
-                _check_room(store, event, verdicts, self.settings.overlap)
-            if before is not None:
-                is_same = before.class_number == event.class_number
-                if event.class_number is None:
-                    is_same = before.kind is kind
-                if uuid is None and is_same:
-                    return _stored(store, before.uuid)
-                if before.annotator != who:
-                    store.undo(before.annotator, target=before.uuid)
-            store.append([event])
-            return _stored(store, event.uuid)
-
-    def undo(
-        self,
-        *,
-        annotator: str | None = None,
-        uuid: str | None = None,
-        target: str | None = None,
-        token: str | None = None,
-    ) -> StoredEvent:
-        """Take back the annotator's last answer in force, of any round.
-
-        A confirmation is not an answer; :meth:`take_back` undoes it.
-
-        Args:
-            annotator: Whose answer.
-            uuid: UUID of this call, for sending it again; None for a new one.
-            target: UUID of another answer to take back.
-            token: Token of the browser tab that leases the image again, before anybody
-                else can; None to leave it free for all.
-
-        Returns:
-            The event.
-        """
-        who, overlap = annotator_name(annotator), self.settings.overlap
-        with self.store.writing() as store:
-            undone = store.undo(who, target=target, uuid=uuid)
-            if token is not None:
-                item = str(undone.event.item)
-                store.lease(who, 1, overlap=overlap, among=[item], token=token)
-            return undone
-
-    # ---------------------------------------------------------------- confirmations
-
-    def confirm(
-        self,
-        items: Sequence[str],
-        name: str,
-        *,
-        uuid: str,
-        annotator: str | None = None,
-        is_correction: bool = False,
-    ) -> tuple[str, ...]:
-        """Give a class to many images for which a model predicts it, seen at a glance.
-
-        Such labels are used for training. They cost no budget, have the strategy
-        ``"confirmed"`` or ``"corrected"``, and never measure, since a guess sways
-        whoever sees it.
-
-        Args:
-            items: Ids of images; those that somebody has answered about, or is being
-                asked about, are left out.
-            name: Name of the class.
-            uuid: UUID of this call, for sending it again.
-            annotator: Who confirms.
-            is_correction: Whether the model predicts another class.
-
-        Returns:
-            Ids of the images that have this label from now on.
-        """
-        who = annotator_name(annotator)
-        with self.store.writing() as store:
-            numbers = {entry.name: entry.number for entry in store.classes()}
-            if name not in numbers:
-                raise UnknownNameError("class", name, numbers)
-            audit = store.audit_items() & set(items)
-            if audit:
-                raise UsageError(f"'{min(audit)}' measures; a person has to label it.")
-            verdicts = store.verdicts(with_missing=True, items=items)
-            mine = {v.item for v in verdicts if v.uuid == part_uuid(uuid, v.item)}
-            token, free = new_uuid(), set()
-            for some in chunked(items):  # an item that can be leased is held by no tab
-                leased = store.lease(who, len(some), among=some, token=token)
-                free |= {lease.item for lease in leased.leases}
-            store.release(token)
-            free -= {verdict.item for verdict in verdicts}
-            chosen = [item for item in dict.fromkeys(items) if item in mine | free]
-            store.append(
-                Event(
-                    kind=Kind.LABEL,
-                    annotator=who,
-                    uuid=part_uuid(uuid, item),
-                    item=item,
-                    class_number=numbers[name],
-                    strategy=records.CORRECTED if is_correction else records.CONFIRMED,
-                )
-                for item in chosen
-            )
-            return _in_force(store, chosen, uuid)  # sent again, it may be undone
-
-    def take_back(
-        self,
-        items: Sequence[str],
-        confirmed: str,
-        *,
-        uuid: str,
-        annotator: str | None = None,
-    ) -> tuple[str, ...]:
-        """Undo what :meth:`confirm` did under the UUID ``confirmed``.
-
-        Returns:
-            Ids of the images; what was undone or changed meanwhile stays as it is.
-        """
-        who, undone = annotator_name(annotator), []
-        with self.store.writing() as store:
-            in_force = set(_in_force(store, items, confirmed))
-            for item in dict.fromkeys(items):
-                own = part_uuid(uuid, item)
-                if item in in_force or store.event(own) is not None:  # or sent before
-                    store.undo(who, target=part_uuid(confirmed, item), uuid=own)
-                    undone.append(item)
-        return tuple(undone)
-
-    # -------------------------------------------------------- many answers at once
-
-    def revise(
-        self,
-        items: Sequence[str],
-        name: str | None = None,
-        *,
-        uuid: str,
-        annotator: str | None = None,
-        skip: bool = False,
-        predicted: Collection[str] = (),
-    ) -> Revised:
-        """Change the answers about any images: all of them or, if one fails, none.
-
-        An own answer, or an imported label, is replaced. An image without an answer
-        gets one: of the round that asked about it, or else ``"corrected"``. Images that
-        others answered about, or that a tab is about to label, are left out.
-
-        Args:
-            items: Ids of the images. Several at once may not measure, nor wait in a
-                round with images that do.
-            name: Name of the class; None: take the answers back.
-            uuid: UUID of this call, for sending it again.
-            annotator: Who.
-            skip: With None as its name: mark them as not worth a label.
-            predicted: Images for which a model predicts this class; without an answer
-                before, their label is ``"confirmed"``.
-
-        Returns:
-            What has changed.
-        """
-        who = annotator_name(annotator)
-        with self.store.writing() as store:
-            number, kind = None, Kind.SKIP if skip else None
-            if name is not None:
-                numbers = {entry.name: entry.number for entry in store.classes()}
-                if name not in numbers:
-                    raise UnknownNameError("class", name, numbers)
-                number, kind = numbers[name], Kind.LABEL
-            wish = Revision(uuid, who, kind, number, frozenset(predicted))
-            return revise(store, wish, items)
-
-    def restore(
-        self,
-        items: Sequence[str],
-        revised: str,
-        *,
-        uuid: str,
-        annotator: str | None = None,
-    ) -> tuple[str, ...]:
-        """Undo what :meth:`revise` did under the UUID ``revised``, all of it at once.
-
-        Returns:
-            Ids of the images; those whose answers changed meanwhile stay as they are.
-        """
-        with self.store.writing() as store:
-            return restore(store, items, revised, annotator_name(annotator), uuid)
-
-    # -------------------------------------------------- leases, history and classes
-
-    def lease(
-        self,
-        count: int = 1,
-        *,
-        annotator: str | None = None,
-        token: str | None = None,
-        ttl: float = LEASE_SECONDS,
-    ) -> records.Leased:
-        """Lease the next images of the last round, which nobody else gets meanwhile.
-
-        Args:
-            count: How many, at most.
-            annotator: Who labels.
-            token: Token of the browser tab or process, for sending it again: what it
-                still holds comes first. None for a new one.
-            ttl: Seconds until the lease expires without a :meth:`heartbeat`.
-
-        Returns:
-            The images, and how many more others hold.
-        """
-        who, overlap = annotator_name(annotator), self.settings.overlap
-        return self.store.lease(
-            who, count, overlap=overlap, ttl=ttl, among=-1, token=token
-        )
-
-    def heartbeat(self, token: str, *, ttl: float = LEASE_SECONDS) -> tuple[Lease, ...]:
-        """Prolong the leases of a token and return those it still holds."""
-        return self.store.heartbeat(token, ttl=ttl)
-
-    def release(self, token: str, items: Sequence[str] | None = None) -> int:
-        """End the leases of a token, or those on some images; return how many."""
-        return self.store.release(token, items)
-
-    def events(self, *, after: int = 0) -> Iterator[StoredEvent]:
-        """Yield all events after number ``after``, in their order."""
-        return self.store.events(after=after)
-
-    def add_class(self, name: str, *, uuid: str | None = None) -> tuple[str, ...]:
-        """Add a class that was forgotten, and return the names of all."""
-        with self.store.writing() as store:
-            add_class(store, name, uuid)
-            return _class_names(store)
-
-    def add_classes(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Add several classes or, if one is refused, none; return the names of all."""
-        with self.store.writing() as store:
-            for name in names:
-                add_class(store, name)
-            return _class_names(store)
-
-    def rename_class(
-        self, old: str, new: str, *, uuid: str | None = None
-    ) -> tuple[str, ...]:
-        """Give a class another name, and return the names of all."""
-        with self.store.writing() as store:
-            names = _class_names(store)
-            known = store.event(uuid) if uuid else None
-            if known is not None:
-                number, name = known.event.class_number, new.strip()
-            elif old not in names:
-                raise UnknownNameError("class", old, names)
-            else:
-                number = names.index(old)
-                name = free_name(new, {*names} - {old})
-            _write_class(store, Kind.CLASS_RENAMED, number, name, uuid)
-            return _class_names(store)
-
-    def merge_classes(
-        self, name: str, into: str | None, *, uuid: str | None = None
-    ) -> int:
-        """Take a class out of use and give its labels another one, in one transaction.
-
-        Args:
-            name: The class.
-            into: The class that its labels get; None: its images are skipped.
-            uuid: UUID of this call, for sending it again; None for a new one.
-
-        Returns:
-            How many labels changed; :meth:`restore_class` brings them back.
-        """
-        with self.store.writing() as store:
-            known = store.event(uuid) if uuid else None
-            number_of = {e.name: e.number for e in store.classes() if e.is_active}
-            facts: dict[str, Any] = {"name": name, "into": into}
-            if known is not None:
-                facts["num_labels"] = known.event.payload.get("num_labels")
-                number = known.event.class_number
-                _write_class(store, Kind.CLASS_RETIRED, number, name, uuid, facts)
-                return int(facts["num_labels"])
-            for given in (name,) if into is None else (name, into):
-                if given not in number_of:
-                    raise UnknownNameError("class", given, number_of)
-            if name == into:
-                raise UsageError(f"'{name}' cannot be merged into itself.")
-            if len(number_of) <= NUM_TO_TELL_APART:
-                raise UsageError("A project needs two classes; add another one first.")
-            labels = store.labels(with_missing=True)
-            merged = [v for v in labels if v.class_number == number_of[name]]
-            own = uuid or new_uuid()
-            store.append(
-                Event(
-                    kind=Kind.SKIP if into is None else Kind.RELABEL,
-                    annotator=label.annotator,
-                    uuid=part_uuid(own, f"{label.item}\n{label.annotator}"),
-                    item=label.item,
-                    class_number=None if into is None else number_of[into],
-                    round=label.round,
-                    strategy=label.strategy,
-                    model=label.model,
-                    payload={"merged": own},
-                )
-                for label in merged
-            )
-            facts["num_labels"] = len(merged)
-            _write_class(store, Kind.CLASS_RETIRED, number_of[name], name, own, facts)
-            return len(merged)
-
-    def restore_class(self, name: str, *, uuid: str | None = None) -> int:
-        """Bring back a class, and its labels if it was merged or deleted.
-
-        Returns:
-            How many labels it has again; what was changed since stays as it is.
-        """
-        with self.store.writing() as store:
-            known = store.event(uuid) if uuid else None
-            if known is not None:
-                facts = {"name": name} | dict(known.event.payload)
-                number = known.event.class_number
-                _write_class(store, Kind.CLASS_RESTORED, number, name, uuid, facts)
-                return int(facts.get("num_labels", 0))
-            removed = removed_classes(store)
-            if name not in removed:
-                raise UnknownNameError("removed class", name, removed)
-            event, last = removed[name].event, removed[name].sequence
-            num_labels = int(event.payload.get("num_labels", 0))
-            # They were written right before.
-            written = store.events(after=last - 1 - num_labels)
-            changed = [stored.event for stored in islice(written, num_labels)]
-            held = {
-                verdict.uuid
-                for some in chunked(str(change.item) for change in changed)
-                for verdict in store.verdicts(with_missing=True, items=some)
-            }
-            mine = [change for change in changed if change.uuid in held]
-            facts = {"name": name, "num_labels": len(mine)}
-            number = event.class_number
-            _write_class(store, Kind.CLASS_RESTORED, number, name, uuid, facts)
-            store.append(
-                Event(kind=Kind.UNDO, annotator=change.annotator, target=change.uuid)
-                for change in mine
-            )
-            return len(mine)
+    return _answer(project, item, Kind.LABEL, name, **how)
 
 
-# ------------------------------------------------------------------------- answers
+def skip(project: "Project", item: str, **how: Unpack[How]) -> StoredEvent:
+    """Mark an image as not worth a label; arguments as for :func:`label`."""
+    return _answer(project, item, Kind.SKIP, **how)
+
+
+def unsure(project: "Project", item: str, **how: Unpack[How]) -> StoredEvent:
+    """Leave an image to somebody else; arguments as for :func:`label`."""
+    return _answer(project, item, Kind.UNSURE, **how)
+
+
+def change(
+    project: "Project",
+    item: str,
+    name: str | None,
+    *,
+    is_repeat: bool = False,
+    **how: Unpack[How],
+) -> StoredEvent:
+    """Replace an earlier answer about an image.
+
+    Args:
+        project: The project.
+        item: Id of an image that the annotator has answered about, or whose label was
+            imported by anybody.
+        name: Name of the class; None if it is not worth a label after all.
+        is_repeat: Whether a confirmed image was labeled once more, one by one and
+            without a suggestion. Where it differs from the first, that was a slip.
+        **how: Who answers, and how it is sent: see :class:`How`.
+
+    Returns:
+        The event, which costs no budget; without a UUID, and if nothing changes, the
+        earlier one.
+    """
+    kind = Kind.RELABEL if name else Kind.SKIP
+    return _answer(
+        project, item, kind, name, is_change=True, is_repeat=is_repeat, **how
+    )
+
+
+def _answer(
+    project: "Project",
+    item: str,
+    kind: Kind,
+    name: str | None = None,
+    *,
+    is_change: bool = False,
+    is_repeat: bool = False,
+    **how: Unpack[How],
+) -> StoredEvent:
+    """Write an answer, unless it is written already, and return its event."""
+    who, uuid = annotator_name(how.get("annotator")), how.get("uuid")
+    with project.store.writing() as store:
+        number_of = {entry.name: entry.number for entry in store.classes()}
+        facts: dict[str, Any] = {"kind": kind, "annotator": who, "item": item}
+        if name in number_of:  # else it may have been renamed since the first time
+            facts["class_number"] = number_of[name]
+        sent = store.sent(uuid, **facts)
+        if sent is not None:
+            return sent
+        if name is not None and name not in number_of:
+            raise UnknownNameError("class", name, number_of)
+        verdicts = store.verdicts(items=[item])
+        own = [verdict for verdict in verdicts if verdict.annotator == who]
+        before = _replaceable(verdicts if is_change else own, who)
+        if before is not None and not is_change:
+            answered = f"'{who}' has answered about '{item}' already"
+            raise StoreError(f"{answered}; change or undo that.")
+        if before is None and is_change:
+            raise StoreError(f"'{who}' has not answered about '{item}' yet; label it.")
+        by = before.asking if before else store.asked([item]).get(item)
+        if by is None:
+            raise StoreError(f"Nobody asked about the image '{item}'. Ask first.")
+        if how.get("in_turn"):
+            _check_room(store, item, who, verdicts, project.settings.overlap)
+        more = {"lead_time": how.get("lead_time")}
+        if is_repeat and before is not None:
+            more[records.REPEATED] = before.class_number
+        payload = {key: value for key, value in more.items() if value is not None}
+        event = Event(uuid=uuid or new_uuid(), payload=payload, **facts, **vars(by))
+        if before is not None:
+            if uuid is None and before.says(kind, event.class_number):
+                return next(store.events(uuids=[before.uuid]))
+            if before.annotator != who:
+                store.undo(before.annotator, target=before.uuid)
+        store.append([event])
+        return next(store.events(uuids=[event.uuid]))
+
+
+def undo(
+    project: "Project",
+    *,
+    annotator: str | None = None,
+    uuid: str | None = None,
+    target: str | None = None,
+    token: str | None = None,
+) -> StoredEvent:
+    """Take back the annotator's last answer in force, of any round.
+
+    A label of :func:`revise` or of an import is not an answer.
+
+    Args:
+        project: The project.
+        annotator: Whose answer.
+        uuid: UUID of this call, for sending it again; None for a new one.
+        target: UUID of another answer to take back.
+        token: Token of the browser tab that leases the image again, before anybody
+            else can; None to leave it free for all.
+
+    Returns:
+        The event.
+    """
+    who, overlap = annotator_name(annotator), project.settings.overlap
+    with project.store.writing() as store:
+        undone = store.undo(who, target=target, uuid=uuid)
+        if token is not None:
+            item = str(undone.event.item)
+            store.lease(who, 1, overlap=overlap, among=[item], token=token)
+        return undone
+
+
+def lease(
+    project: "Project",
+    count: int = 1,
+    *,
+    annotator: str | None = None,
+    token: str | None = None,
+    ttl: float = LEASE_SECONDS,
+) -> records.Leased:
+    """Lease the next images of the last round, which nobody else gets meanwhile.
+
+    Args:
+        project: The project.
+        count: How many, at most.
+        annotator: Who labels.
+        token: Token of the browser tab or process, for sending it again: what it still
+            holds comes first. None for a new one.
+        ttl: Seconds until the lease expires without a :meth:`store.Store.heartbeat`.
+
+    Returns:
+        The images, and how many more others hold.
+    """
+    who, overlap = annotator_name(annotator), project.settings.overlap
+    return project.store.lease(
+        who, count, overlap=overlap, ttl=ttl, among=-1, token=token
+    )
 
 
 def annotator_name(annotator: str | None) -> str:
@@ -522,160 +224,246 @@ def annotator_name(annotator: str | None) -> str:
     return OWNER
 
 
-def answer_event(
-    answer: Answer,
-    kind: Kind,
-    number_of: Mapping[str, int],
-    asked: Mapping[str, records.Asking],
-    uuid: str | None = None,
-    repeated: records.Annotation | None = None,
-) -> Event:
-    """Return the event of an answer, if somebody asked about the image."""
-    if not isinstance(answer.label, str | None):
-        raise UsageError(f"The class is {answer.label!r}; give the name of a class.")
-    if answer.label is not None and answer.label not in number_of:
-        raise UnknownNameError("class", answer.label, number_of)
-    if answer.id not in asked:
-        raise StoreError(f"Nobody asked about the image '{answer.id}'. Ask first.")
-    is_unsure = answer.unsure and answer.label is not None
-    payload: dict[str, Any] = {"unsure": True} if is_unsure else {}
-    if answer.lead_time is not None:
-        payload["lead_time"] = answer.lead_time
-    if repeated is not None:
-        payload[records.REPEATED] = repeated.class_number
-    return Event(
-        kind=kind,
-        annotator=annotator_name(answer.annotator),
-        uuid=uuid or new_uuid(),
-        item=answer.id,
-        class_number=None if answer.label is None else number_of[answer.label],
-        client_time=answer.time,
-        payload=payload,
-        **vars(asked[answer.id]),
-    )
+def _replaceable(verdicts: Iterable[Annotation], annotator: str) -> Annotation | None:
+    """Return the verdict that a person may replace: an own or an imported one."""
+    given = [v for v in verdicts if v.annotator == annotator or v.is_imported]
+    return min(given, key=lambda v: v.annotator != annotator, default=None)
 
 
 def _check_room(
-    store: Store, event: Event, verdicts: Sequence[records.Annotation], overlap: int
+    store: Store,
+    item: str,
+    annotator: str,
+    verdicts: Sequence[Annotation],
+    overlap: int,
 ) -> None:
     """Raise if others have given, or are about to give, all answers wanted."""
-    holders = store.holders(str(event.item))
-    if event.annotator in holders:
+    holders = store.holders([item])[item]
+    if annotator in holders:
         return
     num_answered = sum(records.num_answers(v.kind, overlap) for v in verdicts)
     if num_answered + len(holders) >= overlap:
         others = (*(verdict.annotator for verdict in verdicts), *holders)
         who = ", ".join(f"'{name}'" for name in others)
-        raise StoreError(f"You no longer had '{event.item}': {who} took it over.")
+        raise StoreError(f"You no longer had '{item}': {who} took it over.")
 
 
-def _stored(store: Store, uuid: str) -> StoredEvent:
-    stored = store.event(uuid)
-    assert stored is not None
-    return stored
+# --------------------------------------------------------------- many answers at once
 
 
-def _in_force(store: Store, items: Sequence[str], uuid: str) -> tuple[str, ...]:
-    """Return those of some images that a confirmation still labels."""
-    verdicts = store.verdicts(with_missing=True, items=items)
-    uuids = {verdict.uuid for verdict in verdicts}
-    return tuple(item for item in items if part_uuid(uuid, item) in uuids)
+@dataclass(frozen=True)
+class Revised:
+    """The outcome of a change of many answers."""
+
+    items: tuple[str, ...]
+    """Images that have changed."""
+    num_same: int = 0
+    """Images that were as wanted already."""
+    num_others: int = 0
+    """Images that were left out, since other people answered about them."""
+    num_held: int = 0
+    """Images that were left out, since a tab is about to label them."""
 
 
-# ------------------------------------------------------------------------- classes
+def revise(
+    project: "Project",
+    items: Sequence[str],
+    name: str | None = None,
+    *,
+    uuid: str,
+    annotator: str | None = None,
+    skip: bool = False,
+    predicted: Collection[str] = (),
+    unanswered: bool = False,
+) -> Revised:
+    """Change the answers about any images: all of them or, if one fails, none.
+
+    An own answer, or an imported label, is replaced. An image without an answer gets
+    one: of the round that asked about it, or else ``"confirmed"`` or ``"corrected"``.
+    Such labels train, cost no budget, and never measure, since a guess sways whoever
+    sees it. Images that others answered about, or that a tab is about to label, are
+    left out.
+
+    Args:
+        project: The project.
+        items: Ids of the images. Several at once may not measure, nor wait in a round
+            with images that do.
+        name: Name of the class; None: take the answers back.
+        uuid: UUID of this call, for sending it again.
+        annotator: Who.
+        skip: With None as its name: mark them as not worth a label.
+        predicted: Images for which a model predicts this class; without an answer
+            before, their label is ``"confirmed"``.
+        unanswered: Whether to leave out all images with an answer, because they were
+            seen at a glance; then none of them may measure.
+
+    Returns:
+        What has changed.
+    """
+    who, wanted = annotator_name(annotator), tuple(dict.fromkeys(items))
+    kind, number = Kind.SKIP if skip else Kind.UNDO, None
+    events: list[Event] = []
+    changed: list[str] = []
+    left_out: Counter[str] = Counter()
+    with project.store.writing() as store:
+        if name is not None:
+            number_of = {entry.name: entry.number for entry in store.classes()}
+            if name not in number_of:
+                raise UnknownNameError("class", name, number_of)
+            kind, number = Kind.LABEL, number_of[name]
+        sent = _parts(store, wanted, uuid)
+        for last in (parts[-1] for parts in sent.values()):
+            before = Kind.LABEL if last.kind is Kind.RELABEL else last.kind
+            if (before, last.class_number) != (kind, number):
+                raise ReplayError(f"The UUID {uuid} came again with another change.")
+        if sent:
+            return Revised(tuple(sent))
+        given = records.by_item(store.verdicts(items=wanted, with_replaced=True))
+        if unanswered or len(wanted) > 1:
+            silent = () if unanswered else set(wanted) - given.keys()
+            _check_measuring(store, wanted, silent)
+        asked, holders = store.asked(wanted), store.holders(wanted)
+        for item in wanted:
+            current = {verdict.annotator: verdict for verdict in given[item]}.values()
+            own = None if unanswered else _replaceable(current, who)
+            reason = _reason_to_leave(
+                own, current, kind, number, is_held=item in holders
+            )
+            if reason is not None:
+                left_out[reason] += 1
+                continue
+            changed.append(item)
+            parts: list[Event] = []
+            if own is not None and (kind is Kind.UNDO or own.annotator != who):
+                mine = [v for v in given[item] if v.annotator == who or v.is_imported]
+                parts = [undo_of(verdict) for verdict in reversed(mine)]
+            if kind is not Kind.UNDO:
+                how = records.CONFIRMED if item in predicted else records.CORRECTED
+                by = own.asking if own else asked.get(item, Asking(None, how, None))
+                new = Event(
+                    kind=Kind.RELABEL if own and kind is Kind.LABEL else kind,
+                    annotator=who,
+                    item=item,
+                    class_number=number,
+                    **vars(by),
+                )
+                parts.append(new)
+            events += _numbered(uuid, item, parts)
+        store.append(events)
+    return Revised(tuple(changed), **left_out)
 
 
-def check_class_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the first classes of a project, without blanks around them."""
-    classes: list[str] = []
-    for name in names:
-        classes.append(free_name(name, classes))
-    if len(classes) < 2:
-        raise UsageError(
-            f"The classes are {classes}; give at least two different names."
-        )
-    return tuple(classes)
-
-
-def free_name(name: str, taken: Iterable[str]) -> str:
-    """Return a class name without blanks around it; raise if it cannot be one."""
-    plain = name.strip()
-    alike = [known for known in taken if known.casefold() == plain.casefold()]
-    if not plain:
-        reason = "a class needs a name"
-    elif alike:
-        reason = f"'{alike[0]}' is a class already"
-    elif plain.casefold() in STATUS_WORDS:
-        reason = "a file of answers means something else by it"
-    elif not plain.isprintable():
-        reason = "it holds characters that cannot be printed"
-    else:
-        return plain
-    raise UsageError(f"The class {name!r} was not taken: {reason}. Give another name.")
-
-
-def add_class(store: Store, name: str, uuid: str | None = None) -> None:
-    """Add a class, once for a UUID; a retired one comes back under its number."""
-    known = store.event(uuid) if uuid else None
-    classes, plain = store.classes(), name.strip()
-    retired = {entry.name: entry.number for entry in classes if not entry.is_active}
-    if known is not None:
-        _write_class(store, known.event.kind, known.event.class_number, plain, uuid)
-    elif plain in retired:
-        _write_class(store, Kind.CLASS_RESTORED, retired[plain], plain, uuid)
-    else:
-        plain = free_name(name, [entry.name for entry in classes])
-        _write_class(store, Kind.CLASS_ADDED, len(classes), plain, uuid)
-
-
-def retire_class(store: Store, number: int) -> None:
-    """Take a class out of use; its labels stay."""
-    name = store.classes()[number].name
-    _write_class(store, Kind.CLASS_RETIRED, number, name, None)
-
-
-def removed_classes(store: Store) -> dict[str, StoredEvent]:
-    """Return the event that retired each class that is not in use, by its name."""
-    name_of = {e.number: e.name for e in store.classes() if not e.is_active}
-    retired = store.events(kinds={Kind.CLASS_RETIRED})
-    return {
-        name_of[number]: stored
-        for stored in retired
-        if (number := stored.event.class_number) in name_of
-    }
-
-
-def _class_names(store: Store) -> tuple[str, ...]:
-    return tuple(entry.name for entry in store.classes())
-
-
-def _numbers_before(store: Store, known: StoredEvent, name: str) -> dict[str, int]:
-    """Return the numbers of classes by their names before an event."""
-    name_of = {
-        stored.event.class_number or 0: str(stored.event.payload["name"])
-        for stored in store.events(kinds=records.NAMING)
-        if stored.sequence < known.sequence
-    }
-    if name not in name_of.values():
-        raise ReplayError(
-            f"The UUID {known.event.uuid} came again with another class, '{name}'."
-        )
-    return {name: number for number, name in name_of.items()}
-
-
-def _write_class(
-    store: Store,
+def _reason_to_leave(
+    own: Annotation | None,
+    current: Collection[Annotation],
     kind: Kind,
     number: int | None,
-    name: str,
-    uuid: str | None,
-    payload: Mapping[str, Any] | None = None,
-) -> None:
-    event = Event(
-        kind=kind,
-        annotator=OWNER,
-        uuid=uuid or new_uuid(),
-        class_number=number or 0,  # None: the UUID of another event, which is refused
-        payload=payload or {"name": name},
+    *,
+    is_held: bool,
+) -> str | None:
+    """Return why the answers about an image stay as they are; None if they change."""
+    if own is not None:
+        return "num_same" if own.says(kind, number) else None
+    if current:
+        return "num_others"
+    if kind is Kind.UNDO:
+        return "num_same"
+    return "num_held" if is_held else None
+
+
+def restore(
+    project: "Project",
+    items: Sequence[str],
+    revised: str,
+    *,
+    uuid: str,
+    annotator: str | None = None,
+) -> tuple[str, ...]:
+    """Undo what :func:`revise` did under the UUID ``revised``.
+
+    Returns:
+        Ids of the images; those whose answers changed meanwhile stay as they are.
+    """
+    who, wanted = annotator_name(annotator), tuple(dict.fromkeys(items))
+    events: list[Event] = []
+    done: list[str] = []
+    with project.store.writing() as store:
+        sent = _parts(store, wanted, uuid)
+        if sent:
+            return tuple(sent)
+        current = records.by_item(store.verdicts(items=wanted))
+        for item, parts in _parts(store, wanted, revised).items():
+            last = parts[-1]
+            held = [v.uuid for v in current[item] if v.annotator == last.annotator]
+            if last.kind is not Kind.UNDO and last.annotator != who:
+                raise StoreError(
+                    f"'{last.annotator}' made this change and can undo it."
+                )
+            if held == ([] if last.kind is Kind.UNDO else [last.uuid]):
+                done.append(item)
+                events += _numbered(uuid, item, map(undo_of, reversed(parts)))
+        store.append(events)
+    return tuple(done)
+
+
+def undo_written(store: Store, uuid: str) -> tuple[Annotation, ...]:
+    """Undo and return the verdicts that a call wrote and that are still in force."""
+    mine = tuple(
+        verdict
+        for verdict in store.verdicts()
+        if verdict.uuid == part_uuid(uuid, verdict.item, verdict.annotator)
     )
-    store.append([event])
+    store.append(map(undo_of, mine))
+    return mine
+
+
+def undo_of(verdict: Annotation | Event) -> Event:
+    """Return the event that undoes another one, in the name of whoever wrote that."""
+    return Event(kind=Kind.UNDO, annotator=verdict.annotator, target=verdict.uuid)
+
+
+def part_uuid(uuid: str, *part: object) -> str:
+    """Return the UUID of an event that a call under a UUID writes about something."""
+    try:
+        return str(uuid5(UUID(uuid), "\n".join(map(str, part))))
+    except ValueError as error:
+        raise UsageError(f"'{uuid}' is not a UUID; use store.new_uuid().") from error
+
+
+def _numbered(uuid: str, item: str, events: Iterable[Event]) -> list[Event]:
+    """Return the events of a call about an image, under UUIDs that can be computed."""
+    numbered = enumerate(events)
+    return [replace(event, uuid=part_uuid(uuid, n, item)) for n, event in numbered]
+
+
+def _parts(store: Store, items: Sequence[str], uuid: str) -> dict[str, list[Event]]:
+    """Return the events that a call wrote about each image, in their order."""
+    parts: dict[str, list[Event]] = defaultdict(list)
+    left, number = list(items), 0
+    while left:
+        item_of = {part_uuid(uuid, number, item): item for item in left}
+        left = []
+        for stored in store.events(uuids=item_of):
+            item = item_of[stored.event.uuid]
+            parts[item].append(stored.event)
+            left.append(item)
+        number += 1
+    return parts
+
+
+def _check_measuring(
+    store: Store, items: Sequence[str], unanswered: Collection[str]
+) -> None:
+    """Refuse images that measure, and those that wait in a round with such images.
+
+    To refuse only those that measure would show which they are before somebody answers.
+    """
+    refused = store.audit_items() & set(items)
+    for asked in store.rounds() if unanswered else ():
+        if any(entry.role == "audit" for entry in asked.items):
+            refused |= {entry.item for entry in asked.items} & set(unanswered)
+    if refused:
+        raise UsageError(
+            f"{count(len(refused), 'image')} of these measure how good the model is, "
+            "or wait in a round with such images. Change those one at a time."
+        )

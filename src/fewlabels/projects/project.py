@@ -1,46 +1,83 @@
 """A project: a person's images and labels, and what was learned from them."""
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from fewlabels import files
+from fewlabels.errors import ProjectError, UnreadableFile, UnreadableFilesWarning
 from fewlabels.experiments.settings import Choice, validated
 from fewlabels.jobs import Job, start, startable
 from fewlabels.names import AllowCode, check_code
+from fewlabels.projects import answers, image_index, imports, labels
+from fewlabels.projects import classes as class_verbs
 from fewlabels.projects import folder as folders
-from fewlabels.projects.answers import Asked, ProjectAnswers
+from fewlabels.projects.answers import Asked
 from fewlabels.projects.folder import ModelRecord
-from fewlabels.projects.imports import ProjectImports
-from fewlabels.projects.labels import OWNER, check_class_names
+from fewlabels.projects.image_index import Index, image_file
 from fewlabels.projects.settings import (
+    FILE,
     NewProject,
     ProjectSettings,
     read_shares,
     without_stale_shares,
 )
-from fewlabels.projects.status import Status, project_status
-from fewlabels.projects.store import Store
-from fewlabels.projects.store.database import check_address
+from fewlabels.projects.snapshot import Snapshot
+from fewlabels.projects.status import project_status
+from fewlabels.projects.store import ListedFile, Store
+from fewlabels.projects.store.database import check_address, check_trusted
 
 if TYPE_CHECKING:
-    from fewlabels.pool import Pool
+    from fewlabels.data.decode import ImageFile
+    from fewlabels.pool import Images, Pool
     from fewlabels.projects.export_folder import Exported
     from fewlabels.projects.model_training import Trained
     from fewlabels.protocols import Classifier, Trainer
 
 _TRAINING_LOCK = ".training.lock"  # takes longer, and keeps nobody from choosing
 _OTHER_TRAINING_LOCK = ".other-training.lock"  # by another trainer, meanwhile
+_INDEX_LOCK = ".index.lock"
+_UNUSABLE = "unusable.txt"
 
 
-class Project(ProjectAnswers, ProjectImports):
+@dataclass(frozen=True, eq=False)
+class Project:
     """A project in a folder: each command of the command line is a method.
 
     All methods can be interrupted at any moment and called again. Each call that writes
-    labels is one transaction, on the disk when it returns; see :class:`ProjectLabels`.
+    labels is one transaction, on the disk when it returns; see
+    :mod:`fewlabels.projects.labels`.
     """
+
+    folder: Path
+    settings: ProjectSettings
+    store: Store
+    allow_code: AllowCode = False
+    """Which import paths ``project.json`` may name."""
+
+    # Verbs that are functions of a project, each in the module that it belongs to.
+    label = labels.label
+    skip = labels.skip
+    unsure = labels.unsure
+    change = labels.change
+    undo = labels.undo
+    lease = labels.lease
+    revise = labels.revise
+    restore = labels.restore
+    add_classes = class_verbs.add_classes
+    rename_class = class_verbs.rename_class
+    merge_classes = class_verbs.merge_classes
+    restore_class = class_verbs.restore_class
+    questions = answers.questions
+    write_query = answers.write_query
+    tell = answers.tell
+    import_labels = imports.import_labels
+    undo_import = imports.undo_import
+    status = project_status
 
     # ------------------------------------------------------------- begin and open
 
@@ -72,7 +109,7 @@ class Project(ProjectAnswers, ProjectImports):
         from fewlabels import strategies
         from fewlabels.projects import training_plan
 
-        place, names = Path(folder), check_class_names(classes)
+        place, names = Path(folder), class_verbs.check_class_names(classes)
         new = NewProject.of(options)
         shares = read_shares(new.shares, len(names))
         pictures = None if images is None else Path(images).expanduser()
@@ -93,13 +130,185 @@ class Project(ProjectAnswers, ProjectImports):
         source.check(trainer, shape, names)
         with folders.new_project_folder(place) as partial:
             with Store.open(folders.store_place(partial, settings)) as opened:
-                identity = opened.begin(names, annotator=OWNER)
+                identity = opened.begin(names, annotator=labels.OWNER)
                 index.write(opened)
             settings.model_copy(update={"store_identity": identity}).write(partial)
         # The caller named it all.
         project = cls.open(place, allow_code=True, trust_store=True)
         project._warn_of_new(index.unreadable)
         return project
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | PathLike[str],
+        *,
+        allow_code: AllowCode = False,
+        trust_store: bool = False,
+    ) -> Self:
+        """Open the project in a folder.
+
+        Args:
+            folder: The folder of the project.
+            allow_code: Which import paths ``project.json`` may name as strategy,
+                trainer or encoder: any (True), these, or none. Without it, a project
+                can still be labeled and its status be read.
+            trust_store: Confirm the PostgreSQL server that ``project.json`` names, for
+                good. Without it, only a server that was confirmed is connected to.
+
+        Returns:
+            The project; close it, or use it in a ``with`` block.
+
+        Raises:
+            ProjectError: If there is none, its label store is another project's, or
+                its server was not confirmed on this machine.
+        """
+        place = Path(folder)
+        settings = ProjectSettings.read(place)
+        check_trusted(place, settings.store, confirm=trust_store)
+        store = Store.open(folders.store_place(place, settings), create=False)
+        if settings.store_identity not in {None, store.identity}:
+            store.close()
+            raise ProjectError(
+                f"'{place}' began with another label store; correct 'store' in {FILE}."
+            )
+        settings.warn_of_changes(place)
+        return cls(place, settings, store, allow_code)
+
+    def close(self) -> None:
+        """Close the label store."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        """Return the project."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the project."""
+        self.close()
+
+    @property
+    def settings_file(self) -> Path:
+        """Where the settings are, for people who want to change them."""
+        return self.folder / FILE
+
+    @property
+    def images_folder(self) -> Path:
+        """Where the images are; if items are rows, the folder of the file of rows."""
+        if self.settings.images is None:
+            return self.vectors_file.parent
+        return self.folder / self.settings.images
+
+    @property
+    def vectors_file(self) -> Path:
+        """Where the rows are that are learned from in the place of images."""
+        assert self.settings.vectors is not None
+        return self.folder / self.settings.vectors
+
+    @property
+    def models_folder(self) -> Path:
+        """Where the models are, each in a folder of its own."""
+        return self.folder / "models"
+
+    @contextmanager
+    def alone(self, lock: str, doing: str, *, timeout: float = 0) -> Iterator[None]:
+        """Keep other processes from doing the same while the block runs.
+
+        Everything else can go on: people label while a process trains. If another
+        process holds the lock, a :class:`ProjectError` says so.
+
+        Yields:
+            Nothing.
+        """
+        in_use = ProjectError(
+            f"Another process is {doing} in '{self.folder}'; wait until it is done. "
+            "Everything else can go on meanwhile."
+        )
+        with files.hold_lock(self.folder / lock, in_use, timeout=timeout):
+            yield
+
+    def index(self) -> Index:
+        """Return all images that are there now, after updating the store.
+
+        Known files are not read again. One warning names new files that cannot be
+        read. If the folder or all images are gone, it is a :class:`ProjectError`.
+        """
+        known: dict[str, ListedFile] = {item.path: item for item in self.store.items()}
+        index = self._scan(known, len(known))
+        if index.num_read or len(index.files) != len(known):
+            # Again, one process at a time, so that an older scan is never written last.
+            # What was read just now is not read again.
+            read = {file.path: file for file in index.files}
+            with self.alone(_INDEX_LOCK, "listing the images", timeout=-1):
+                known = {item.path: item for item in self.store.items()}
+                index = self._scan(known | read, len(known))
+                index.write(self.store)
+        if self.settings.images is not None:
+            self._warn_of_new(index.unreadable)
+        return index
+
+    def _scan(self, known: Mapping[str, ListedFile], num_expected: int) -> Index:
+        """Return the images or rows there are now; there must be some if expected."""
+        if self.settings.images is None:
+            from fewlabels.projects.rows import rows_in, scan_rows
+
+            return scan_rows(rows_in(self.vectors_file), known)
+        folder, index = self.images_folder, None
+        if folder.is_dir():
+            own = image_index.inside(self.folder, folder)
+            index = image_index.scan(folder, known, without=own)
+        if index is None or (num_expected and not index.files):  # such as a lost drive
+            raise ProjectError(
+                f"None of the {num_expected} images is in '{folder.resolve()}'. Put "
+                f"them back or correct 'images' in {FILE}. The labels are safe."
+            )
+        return index
+
+    def _warn_of_new(self, unreadable: Sequence[UnreadableFile]) -> None:
+        """Warn about unreadable files that are not in the list of earlier ones."""
+        path, text = self.folder / _UNUSABLE, "".join(f"{f}\n" for f in unreadable)
+        with files.wrap_os_errors(path):
+            known = path.read_text("utf-8") if path.exists() else ""
+        if text != known:
+            files.replace_text(path, text)
+        earlier = set(known.splitlines())
+        new = [file for file in unreadable if str(file) not in earlier]
+        if new:
+            unusable = UnreadableFilesWarning(self.images_folder, new)
+            warnings.warn(unusable, stacklevel=2)
+
+    def snapshot(self) -> Snapshot:
+        """Read the label store, as of one moment."""
+        return Snapshot.of(self.store, self.settings.overlap)
+
+    def images(self, snapshot: Snapshot) -> "Images":
+        """Return what is learned from: images, read when they are needed, or rows."""
+        shape = self.settings.shape
+        if len(shape) > 1:
+            from fewlabels.data.files import FileImages
+
+            return FileImages(self.image_files(snapshot), shape)
+        from fewlabels.projects.rows import row_images, rows_in
+
+        paths = [item.path for item in snapshot.items]
+        are_items = self.settings.images is None
+        rows = row_images(rows_in(self.vectors_file), paths, are_items=are_items)
+        if rows.shape != shape:
+            raise ProjectError(
+                f"'{self.vectors_file}' has rows of shape {rows.shape}, not {shape}."
+            )
+        return rows
+
+    def image_files(self, snapshot: Snapshot) -> "tuple[ImageFile, ...]":
+        """Return the files of images, without opening them; none if items are rows."""
+        if self.settings.images is None:
+            return ()
+        folder = self.images_folder
+        return tuple(image_file(item, folder) for item in snapshot.items)
+
+    def records(self) -> tuple[ModelRecord, ...]:
+        """Return what is known of every model, in the order of training."""
+        return folders.read_records(self.models_folder)
 
     def with_budget(self, budget: int) -> Self:
         """Change the number of labels to give in all, and return the project."""
@@ -236,10 +445,6 @@ class Project(ProjectAnswers, ProjectImports):
 
         self.index()
         return model_training.expectation(self, trainer)
-
-    def status(self) -> Status:
-        """Return how the project stands, and how good its model is."""
-        return project_status(self)
 
     def export(
         self,

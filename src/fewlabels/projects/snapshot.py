@@ -43,7 +43,7 @@ class Snapshot:
         """Read a store, all of it in one transaction."""
         with store.reading() as moment:
             items, rounds = tuple(moment.items()), moment.rounds()
-            verdicts = moment.verdicts(with_missing=True)
+            verdicts = moment.verdicts()
             listed = moment.classes()
         present = {item.id for item in items}
         labeled = {verdict.item for verdict in verdicts if verdict.kind in LABELS}
@@ -308,7 +308,7 @@ class Tally:
             checksum = moment.items_checksum
             self.classes = moment.classes()
             num_people = self._num_people
-            now = moment.changed_verdicts(changed)
+            now = records.by_item(moment.verdicts(items=changed))
             for item in changed:
                 self._count(self.verdicts.pop(item, []), -1)
                 if item in now:

@@ -358,10 +358,8 @@ class Browse:
         session, project = self._session, self._session.project
         items = session.images.items(given.items)
         who: Facts = {"annotator": given.annotator, "uuid": given.uuid}
-        at_a_glance = given.verb in {"confirm", "correct"}
         if given.undoes is not None:
-            take_back = project.take_back if at_a_glance else project.restore
-            done: Facts = {"items": take_back(items, given.undoes, **who)}
+            done: Facts = {"items": project.restore(items, given.undoes, **who)}
         elif given.verb == "undo":
             if given.target is None:
                 raise UsageError("An undo needs the answer that it takes back.")
@@ -372,12 +370,12 @@ class Browse:
             done = asdict(revised)
         elif given.name is None:
             raise UsageError("A label needs the name of a class.")
-        elif at_a_glance:
-            who["is_correction"] = given.verb == "correct"
-            done = {"items": project.confirm(items, given.name, **who)}
         else:
-            with self._lock:
-                predicted = self._updated().matches(items, given.name)
+            who["unanswered"] = given.verb in {"confirm", "correct"}
+            predicted = items if given.verb == "confirm" else []
+            if given.verb == "label":
+                with self._lock:
+                    predicted = self._updated().matches(items, given.name)
             done = asdict(project.revise(items, given.name, predicted=predicted, **who))
         return {**done, "items": [session.images.name_of(i) for i in done["items"]]}
 

@@ -19,7 +19,8 @@ from fewlabels.errors import (
 from fewlabels.experiments.evaluation import AuditedAccuracy, accuracy_interval
 from fewlabels.files import read_regular, replace_text
 from fewlabels.projects import Project
-from fewlabels.projects.labels import annotator_name, removed_classes
+from fewlabels.projects.classes import removed_classes
+from fewlabels.projects.labels import annotator_name
 from fewlabels.projects.snapshot import Tally
 from fewlabels.projects.status import Status
 from fewlabels.projects.store import (
@@ -30,7 +31,6 @@ from fewlabels.projects.store import (
     agreement,
     consensus,
 )
-from fewlabels.projects.store.database import chunked
 from fewlabels.projects.store.records import LABELS, REPEATED
 from fewlabels.report.wording import project_explanation, project_headline
 from fewlabels.strategies.registry import family
@@ -148,18 +148,18 @@ class Session:
 
     def stay(self, turn: Turn) -> Facts:
         """Prolong the leases of a tab."""
-        leases = self.project.heartbeat(turn.tab)
+        leases = self.project.store.heartbeat(turn.tab)
         return {"items": [self.images.name_of(lease.item) for lease in leases]}
 
     def leave(self, turn: Turn) -> Facts:
         """Release the leases of a tab."""
-        return {"num_released": self.project.release(turn.tab)}
+        return {"num_released": self.project.store.release(turn.tab)}
 
     def act(self, action: Action) -> Facts:
         """Store an action of a person; the same one again changes nothing."""
         if action.verb == "add_class":
-            name = action.name or ""
-            return {"classes": self.project.add_class(name, uuid=action.uuid)}
+            names = [action.name or ""]
+            return {"classes": self.project.add_classes(names, uuid=action.uuid)}
         if action.verb == "undo":
             return self._undo(action)
         return {"saved": self._answer(action).sequence}
@@ -241,7 +241,7 @@ class Session:
         if action.verb == "change":
             return project.change(item, action.name, **who)
         if action.verb == "repeat":
-            return project.repeat(item, action.name or "", **who)
+            return project.change(item, action.name or "", is_repeat=True, **who)
         who["in_turn"] = True  # a tab that was asleep may have lost it
         if action.verb == "skip":
             return project.skip(item, **who)
@@ -448,11 +448,8 @@ def repeated_labels(store: Store) -> AuditedAccuracy:
         for stored in store.events(kinds={Kind.RELABEL})
         if REPEATED in stored.event.payload
     ]
-    held = {
-        verdict.uuid
-        for some in chunked(str(event.item) for event in repeats)
-        for verdict in store.verdicts(with_missing=True, items=some)
-    }
+    items = [str(event.item) for event in repeats]
+    held = {verdict.uuid for verdict in store.verdicts(items=items)}
     same = [
         event.class_number == event.payload[REPEATED]
         for event in repeats

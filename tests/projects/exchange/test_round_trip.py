@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.projects.exchange.annotators import EXTENSION, FILL, fill_csv
 
 from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.files import replace_text
 from fewlabels.projects.exchange import (
     Answer,
     AskedItem,
-    config_path,
+    query_files,
     read_answers,
-    write_query,
 )
 
 CLASSES = ["cat", "dog", "-1", 'ümlaut, "quoted" <&>']
@@ -33,6 +33,11 @@ def query(names, **options):
         )
         for place, name in enumerate(names)
     ]
+
+
+def write_query(path, asked, classes):
+    for file, text in query_files(path, asked, classes).items():
+        replace_text(file, text)
 
 
 def told(parsed):
@@ -206,7 +211,7 @@ def test_the_lowest_score_is_asked_first_also_without_a_model(tmp_path):
 def test_the_configuration_is_beside_the_tasks(tmp_path):
     path = tmp_path / "tasks.json"
     write_query(path, query(["a.png"]), CLASSES)
-    view = ElementTree.fromstring(config_path(path).read_text("utf-8"))
+    view = ElementTree.fromstring((tmp_path / "tasks.config.xml").read_text("utf-8"))
     assert view.find("Image").attrib == {"name": "image", "value": "$image"}
     assert view.find("Choices").attrib == {"name": "choice", "toName": "image"}
     assert [one.get("value") for one in view.iter("Choice")] == CLASSES

@@ -78,7 +78,7 @@ def test_a_changed_file_is_asked_again_and_its_old_content_is_not_forgotten(stor
     a, b, c = files(3)
     assert index(store, [found(a.path, "ff"), b, c]) == (1, 0, 0, 1, 3)
     assert current(store) == {}
-    assert [v.item for v in store.labels(with_missing=True)] == [one]
+    assert [v.item for v in store.labels()] == [one]
     assert f"{a.path}@ff" in paths(store)
     assert index(store, [a, b, c]) == (0, 0, 1, 1, 3)
     assert current(store) == {(one, "ann"): 1}
@@ -163,7 +163,7 @@ def test_no_listing_loses_a_label_or_invents_an_item(tmp_path_factory, listed):
             fresh = [i for i in items if i.id not in known]
             store.append([label(i.id, int(i.digest)) for i in fresh])
             digests = {name: row.digest for name, row in all_items(store).items()}
-            for one in store.labels(with_missing=True):
+            for one in store.labels():
                 assert one.class_number == int(digests[one.item])
 
 

@@ -57,5 +57,7 @@ def label(item, class_number=0, annotator="ann", **more):
 
 
 def current(store):
-    """Return the current labels as (item, annotator) -> class."""
-    return {(v.item, v.annotator): v.class_number for v in store.labels()}
+    """Return the labels of files that are there as (item, annotator) -> class."""
+    there = {item.id for item in store.items()}
+    labels = (label for label in store.labels() if label.item in there)
+    return {(label.item, label.annotator): label.class_number for label in labels}

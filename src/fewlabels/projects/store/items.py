@@ -176,11 +176,16 @@ class Items(Database):
         """Return the latest round that asked about each item, or about some items."""
         columns = ROUND_ITEMS.c.item, ROUNDS.c.step, ROUNDS.c.strategy, ROUNDS.c.model
         query = sa.select(*columns).join_from(ROUND_ITEMS, ROUNDS)
+        query = query.order_by(ROUNDS.c.step)
+        parts = [query]
         if items is not None:
-            query = query.where(ROUND_ITEMS.c.item.in_(items))
+            parts = [query.where(ROUND_ITEMS.c.item.in_(s)) for s in chunked(items)]
         with self.read_connection() as connection:
-            rows = connection.execute(query.order_by(ROUNDS.c.step))
-            return {item: records.Asking(*asking) for item, *asking in rows}
+            return {
+                item: records.Asking(*asking)
+                for part in parts
+                for item, *asking in connection.execute(part)
+            }
 
 
 def candidates_digest(ids: Iterable[str]) -> str:

@@ -6,7 +6,8 @@ who has spoken about it. A lease ends when its holder answers, releases it, or l
 expire.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -126,12 +127,16 @@ class Leases(Database):
             rows = connection.execute(query)
             return tuple(Lease(r.item, r.annotator, r.token, r.expires) for r in rows)
 
-    def holders(self, item: str) -> tuple[str, ...]:
-        """Return the annotators who hold an item."""
-        query = sa.select(LEASES.c.annotator).where(LEASES.c.item == item)
+    def holders(self, items: Iterable[str]) -> dict[str, list[str]]:
+        """Return the annotators who hold items, by item."""
+        query = sa.select(LEASES.c.item, LEASES.c.annotator)
+        held: dict[str, list[str]] = defaultdict(list)
         with self.read_connection() as connection:
-            current = query.where(LEASES.c.expires > self.now(connection))
-            return tuple(connection.execute(current).scalars())
+            query = query.where(LEASES.c.expires > self.now(connection))
+            for some in chunked(items):
+                for row in connection.execute(query.where(LEASES.c.item.in_(some))):
+                    held[row.item].append(row.annotator)
+        return held
 
     def release(self, token: str, items: Sequence[str] | None = None) -> int:
         """End the leases of a token, or those on some items; return how many."""

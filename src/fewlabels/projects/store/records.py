@@ -172,6 +172,25 @@ class Annotation:
         """Whether somebody was asked about this item alone."""
         return self.round is not None or self.strategy not in UNASKED
 
+    @property
+    def asking(self) -> "Asking":
+        """What it was an answer to."""
+        return Asking(self.round, self.strategy, self.model)
+
+    def says(self, kind: Kind, class_number: int | None) -> bool:
+        """Return whether another verdict would say the same."""
+        if class_number is None:
+            return self.kind is kind
+        return self.class_number == class_number
+
+
+def by_item(verdicts: Iterable[Annotation]) -> dict[str, list[Annotation]]:
+    """Return verdicts by their item."""
+    groups: dict[str, list[Annotation]] = defaultdict(list)
+    for verdict in verdicts:
+        groups[verdict.item].append(verdict)
+    return groups
+
 
 @dataclass(frozen=True)
 class LabelClass:

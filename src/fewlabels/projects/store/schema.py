@@ -205,7 +205,7 @@ with sa.create_engine("sqlite://").begin() as _EMPTY:
     EVENTS = _table("events", client_time=Moment, server_time=Moment, payload=Json)
     LEASES = _table("leases", granted=Moment, expires=Moment)
     CHECKSUMS = _table("checksums")
-    IN_FORCE = _table("in_force")
+    IN_FORCE = _table("in_force", server_time=Moment)
     VERDICTS = _table("verdicts", server_time=Moment)
 _EMPTY.engine.dispose()
 

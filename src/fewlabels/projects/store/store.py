@@ -12,8 +12,7 @@ person never undo the same event twice.
 """
 
 import sqlite3
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
@@ -148,7 +147,7 @@ class Store(Items, Leases):
             stored = {}
             for uuids in chunked(event.uuid for event in given):
                 for known in _events(connection, EVENTS.c.uuid.in_(uuids)):
-                    stored[known.event.uuid] = (known.sequence, known.event)
+                    stored[known.event.uuid] = known
             new = [event for event in given if event.uuid not in stored]
             _check_references(connection, new)
             query = sa.select(sa.func.max(EVENTS.c.sequence))
@@ -156,10 +155,10 @@ class Store(Items, Leases):
             now = self.now(connection)
             rows: list[dict[str, Any]] = []  # many events cost few statements
             for event in given:
-                if event.uuid in stored:
-                    _check_same(event, *stored[event.uuid])
-                    continue
                 values = {name: getattr(event, name) for name in _FIELDS}
+                if event.uuid in stored:
+                    _check_same(stored[event.uuid], values)
+                    continue
                 values |= {"kind": event.kind.value, "root": None, "server_time": now}
                 if rows and event.kind not in records.VERDICTS:  # it reads earlier ones
                     connection.execute(EVENTS.insert(), rows)
@@ -170,7 +169,7 @@ class Store(Items, Leases):
                     _change_class(connection, event)
                 last += 1
                 rows.append(values | {"sequence": last})
-                stored[event.uuid] = (last, event)
+                stored[event.uuid] = StoredEvent(last, now, event)
             if rows:
                 connection.execute(EVENTS.insert(), rows)
             if last > first:
@@ -180,7 +179,7 @@ class Store(Items, Leases):
             _end_leases(connection, new)
             if last // _MANY > first // _MANY:
                 database.analyze(connection, EVENTS)
-        return tuple(stored[event.uuid][0] for event in given)
+        return tuple(stored[event.uuid].sequence for event in given)
 
     def undo(
         self, annotator: str, *, target: str | None = None, uuid: str | None = None
@@ -248,10 +247,24 @@ class Store(Items, Leases):
             for part in parts:
                 yield from _events(connection, *part)
 
-    def event(self, uuid: str) -> StoredEvent | None:
+    def event(self, uuid: str | None) -> StoredEvent | None:
         """Return the event with this UUID; None if there is none."""
         with self.read_connection() as connection:
             return next(_events(connection, EVENTS.c.uuid == uuid), None)
+
+    def sent(
+        self, uuid: str | None, *, payload: Mapping[str, Any] | None = None, **same: Any
+    ) -> StoredEvent | None:
+        """Return the event with a UUID, unless there is none.
+
+        One with other content, or another entry of its payload, is a
+        :class:`fewlabels.errors.ReplayError`.
+        """
+        stored = self.event(uuid)
+        if stored is not None:
+            entries = {**stored.event.payload, **(payload or {})}
+            _check_same(stored, same | {"payload": entries})
+        return stored
 
     def changes(self, *, after: int) -> tuple[int, set[str]]:
         """Return the number of the last event, and the items of events after one."""
@@ -260,20 +273,6 @@ class Store(Items, Leases):
             rows = connection.execute(query.where(EVENTS.c.sequence > after)).all()
         last = max((row.sequence for row in rows), default=after)
         return last, {row.item for row in rows} - {None}
-
-    def changed_verdicts(
-        self, changed: Set[str]
-    ) -> dict[str, list[records.Annotation]]:
-        """Return the current verdicts on items that changed, by item.
-
-        Of many items all verdicts are read, which is quicker than a long list of ids.
-        """
-        few = sorted(changed) if len(changed) <= _MOST_LISTED else None
-        by_item: dict[str, list[records.Annotation]] = defaultdict(list)
-        for verdict in self.verdicts(with_missing=True, items=few) if changed else ():
-            if verdict.item in changed:
-                by_item[verdict.item].append(verdict)
-        return by_item
 
     @property
     def identity(self) -> str | None:
@@ -284,34 +283,37 @@ class Store(Items, Leases):
 
     # ------------------------------------------------------------------- labels
 
-    def labels(self, *, with_missing: bool = False) -> tuple[records.Annotation, ...]:
+    def labels(self) -> tuple[records.Annotation, ...]:
         """Return the current labels: those verdicts that have a class."""
-        verdicts = self.verdicts(with_missing=with_missing)
-        return tuple(verdict for verdict in verdicts if verdict.kind in LABELS)
+        return tuple(verdict for verdict in self.verdicts() if verdict.kind in LABELS)
 
     def verdicts(
-        self, *, with_missing: bool = False, items: Sequence[str] | None = None
+        self, *, items: Collection[str] | None = None, with_replaced: bool = False
     ) -> tuple[records.Annotation, ...]:
         """Return the current labels, skips and *unsure* answers.
 
+        Those of images that are not there any more are among them.
+
         Args:
-            with_missing: Include those of images that are not there any more.
-            items: Only those on these few items; None for all.
+            items: Only those on these items; None for all.
+            with_replaced: Include those that a later one replaces, should that be
+                undone.
 
         Returns:
-            One per item and annotator, by item.
+            One per item and annotator, or several, by item.
         """
-        query = sa.select(schema.VERDICTS).order_by("item", "annotator")
-        item = schema.VERDICTS.c.item
-        if items is not None:
-            query = query.where(item.in_(items))
-        if not with_missing:
-            present = sa.select(ITEMS.c.id).where(ITEMS.c.state == schema.PRESENT)
-            query = query.where(item.in_(present))
+        view = schema.IN_FORCE if with_replaced else schema.VERDICTS
+        query = sa.select(*(view.c[column.name] for column in schema.VERDICTS.c))
+        query = query.order_by(view.c.item, view.c.annotator, view.c.sequence)
+        # To read all verdicts is quicker than a long list of ids.
+        if items is not None and len(items) <= _MOST_LISTED:
+            query = query.where(view.c.item.in_(items))
+        wanted = None if items is None else set(items)
         with self.read_connection() as connection:
             return tuple(
                 records.Annotation(**(dict(row._mapping) | {"kind": Kind(row.kind)}))
                 for row in streamed(connection, query)
+                if wanted is None or row.item in wanted
             )
 
     # ------------------------------------------------------------------ classes
@@ -369,17 +371,15 @@ def _events(
 # -------------------------------------------------------------------- writing events
 
 
-def _check_same(event: Event, number: int, known: Event) -> None:
-    """Refuse an event whose UUID is that of a different one."""
-    for name in _FIELDS:
-        before, after = getattr(known, name), getattr(event, name)
-        if name == "payload":
-            before, after = records.canonical(before), records.canonical(after)
-        is_filled_in = name == "item" and event.kind is Kind.UNDO  # by the store
-        if before != after and not is_filled_in:
+def _check_same(stored: StoredEvent, expected: Mapping[str, Any]) -> None:
+    """Refuse a UUID that was sent before with other content."""
+    for name, value in expected.items():
+        before = getattr(stored.event, name)
+        is_filled_in = name == "item" and stored.event.kind is Kind.UNDO  # by the store
+        if before != value and not is_filled_in:
             raise ReplayError(
-                f"The UUID {event.uuid} came again with another content: {name} was "
-                f"{before!r} in event {number} and is {after!r}."
+                f"The UUID {stored.event.uuid} came again with another content: {name} "
+                f"was {before!r} in event {stored.sequence} and is {value!r}."
             )
 
 
