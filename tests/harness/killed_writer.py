@@ -76,13 +76,13 @@ def write(url: str, file: Path, rate: float) -> None:
     log = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with Store.open(url, create=False) as store:
         for uuid in unanswered:
-            (sequence,) = store.append([label(uuid, notes.sent[uuid])])
+            sequence = store.append([label(uuid, notes.sent[uuid])])[0].sequence
             os.write(log, f"{KEPT} {uuid} {sequence}\n".encode())
         begin, first = time.monotonic(), number
         while True:
             uuid = new_uuid()
             os.write(log, f"{SENT} {uuid} {number}\n".encode())
-            (sequence,) = store.append([label(uuid, number)])
+            sequence = store.append([label(uuid, number)])[0].sequence
             os.write(log, f"{KEPT} {uuid} {sequence}\n".encode())
             number += 1
             if rate:

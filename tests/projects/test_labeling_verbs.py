@@ -118,7 +118,7 @@ def test_the_comparison_sees_an_answer_that_was_out_of_turn(tmp_path):
         held = {one.uuid for one in project.snapshot().verdicts}
         label = next(o.event for o in project.store.events() if o.event.uuid in held)
         again = replace(label, uuid=new_uuid())
-        (number,) = project.store.append([again])
+        number = project.store.append([again])[0].sequence
     notes.sent[again.uuid] = notes.sent[label.uuid] | {"uuid": again.uuid}
     notes.got[again.uuid] = {"sequence": number, "seen": number, "ended": 1e9}
     (fault, *_) = faults(folder, [notes])

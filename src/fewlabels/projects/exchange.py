@@ -13,7 +13,7 @@ import math
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -57,6 +57,8 @@ CLASS_COLUMNS = (
     *("target", "species", "tag", "labels", "classes", "annotation", "choice"),
 )
 """Columns of labels from elsewhere that may name the class; the first one counts."""
+
+_USUAL = {NAMES[0]: FILE_COLUMNS, "label": CLASS_COLUMNS}
 
 IMAGE_ADDRESS = "/data/local-files/?d="
 """Where Label Studio serves local files from; the path below its root follows."""
@@ -109,40 +111,40 @@ class SourceRow(NamedTuple):
 
 @dataclass
 class Columns:
-    """Which columns of labels from elsewhere name the image and its class."""
+    """Which columns of a table name the image and its class.
 
-    file: str | None = None
-    """Given column of file names; None: one with a usual name."""
-    label: str | None = None
-    """Given column of classes; None: one with a usual name."""
+    Without any names given, the columns are those of a file of answers.
+    """
+
+    given: Mapping[str, str | None] = field(default_factory=dict)
+    """The columns of labels from elsewhere that hold ``file_name`` and ``label``; None:
+    one with a usual name."""
     seen: dict[str, None] = field(default_factory=dict)
-    """All columns of the table, in their order."""
+    """All columns of a table of labels, in their order."""
     used: dict[str, str] = field(default_factory=dict)
     """The columns that are read, by ``file_name`` and ``label``."""
 
-    def rename(self, names: Sequence[str]) -> list[str]:
+    def rename(self, names: Iterable[str]) -> list[str]:
         """Return ``file_name`` or ``label`` for columns that are read, or ``""``."""
-        self.seen.update(dict.fromkeys(names))
-        renamed = [""] * len(names)
-        for own, given, usual in (
-            (NAMES[0], self.file, FILE_COLUMNS),
-            ("label", self.label, CLASS_COLUMNS),
-        ):
-            wanted = usual if given is None else (given.strip().lower(),)
-            chosen = next((name for name in wanted if name in names), None)
+        plain = [name.strip().lower() for name in names]
+        if not self.given:
+            return plain
+        self.seen.update(dict.fromkeys(plain))
+        renamed = [""] * len(plain)
+        for own, given in self.given.items():
+            wanted = _USUAL[own] if given is None else (given.strip().lower(),)
+            chosen = next((name for name in wanted if name in plain), None)
             if chosen is not None:
                 self.used[own] = chosen
-                renamed[names.index(chosen)] = own
+                renamed[plain.index(chosen)] = own
         return renamed
 
     def check(self) -> None:
         """Raise if a column was in no row at all."""
-        for own, option, given in (
-            (NAMES[0], "file_column", self.file),
-            ("label", "class_column", self.label),
-        ):
+        for own, given in self.given.items() if self.seen else ():
             if own not in self.used:
                 what = f"column '{given}'" if given else f"usual column for the {own}"
+                option = "class_column" if own == "label" else "file_column"
                 shown = ", ".join(self.seen)[:200] or "none"
                 raise UsageError(
                     f"There is no {what}; the columns are {shown}. Name it by {option}."
@@ -152,13 +154,10 @@ class Columns:
 # --------------------------------------------------------------------------- reading
 
 
-def read_file_rows(
-    path: Path,
-    faults: list[Fault],
-    columns: Columns | None = None,
-    content: bytes | None = None,
-) -> Iterator[SourceRow]:
-    """Yield the rows of a file of answers or, if columns are given, of labels.
+def read_rows(
+    path: Path, columns: Columns, content: bytes | None = None
+) -> Iterator[SourceRow | Fault]:
+    """Yield the rows of a file of answers or of labels, and what is wrong with it.
 
     The ending of the name decides the format. Rows of labels have ``file_name`` and
     ``label``, whatever their columns are called; if one of these is missing in all
@@ -166,24 +165,23 @@ def read_file_rows(
 
     Args:
         path: The file.
-        faults: Gets the faults of the file and of rows that are left out.
-        columns: Which columns hold labels from elsewhere.
+        columns: Which columns name the image and its class.
         content: What the file holds; None to read it.
 
     Yields:
-        The rows.
+        The rows, and a fault for each that is left out or for the whole file.
     """
-    ending = check_ending(path.name, *[".parquet"] * (columns is not None))
+    ending = check_ending(path.name, *[".parquet"] * bool(columns.given))
     if content is None:
         try:
             content = files.read_regular(path, MAX_BYTES)
         except OSError as error:
             if error.errno == errno.EFBIG:
-                faults.append(Fault(1, f"the file has {error.strerror} are read."))
+                yield Fault(1, f"the file has {error.strerror} are read.")
                 return
             raise DataError(f"'{path}' cannot be read: {error.strerror}.") from error
     if ending == ".parquet":
-        yield from _parquet_rows(content, columns or Columns(), faults)
+        yield from _parquet_rows(content, columns)
         return
     text, start = "", content.find(b"\0")
     try:
@@ -194,16 +192,15 @@ def read_file_rows(
         problem = f"the file is not UTF-8 text: byte {start} is {content[start]:#04x}"
         advice = "save it as UTF-8, in Excel as 'CSV UTF-8'"
         line = content.count(b"\n", 0, start) + 1
-        faults.append(Fault(line, f"{problem}; {advice}."))
+        yield Fault(line, f"{problem}; {advice}.")
     elif not text.strip():
-        faults.append(Fault(1, "the file is empty."))
+        yield Fault(1, "the file is empty.")
     elif ending == _STUDIO:
-        yield from _studio_rows(text, columns, faults)
+        yield from _studio_rows(text, columns.given.get(NAMES[0]))
     else:
         read = _json_rows if ending in _LINES else _csv_rows
-        yield from read(text, columns, faults)
-        if columns is not None and columns.seen:
-            columns.check()
+        yield from read(text, columns)
+        columns.check()
 
 
 def check_ending(name: str, *more: str) -> str:
@@ -214,9 +211,7 @@ def check_ending(name: str, *more: str) -> str:
     return ending
 
 
-def _csv_rows(
-    text: str, columns: Columns | None, faults: list[Fault]
-) -> Iterator[SourceRow]:
+def _csv_rows(text: str, columns: Columns) -> Iterator[SourceRow | Fault]:
     """Yield rows of cells that commas, semicolons or tabs separate.
 
     Blank lines, and the line ``sep=;`` that Excel writes, are ignored.
@@ -230,26 +225,23 @@ def _csv_rows(
     try:
         for cells in table:
             line, next_line = next_line, table.line_num + 1
-            if not any(map(str.strip, cells)):
+            is_mark = not names and _SEPARATOR_LINE.fullmatch(separator.join(cells))
+            if is_mark or not any(map(str.strip, cells)):
                 continue
             if not names:
-                if _SEPARATOR_LINE.fullmatch(separator.join(cells)):
-                    continue
-                names = [cell.strip().lower() for cell in cells]
-                names = names if columns is None else columns.rename(names)
+                names = columns.rename(cells)
                 if _IDENTIFYING.isdisjoint(names) or "label" not in names:
                     shown = ", ".join(filter(None, names))[:200] or "nothing"
                     problem = "the header has to name file_name and label, and names"
-                    faults.append(Fault(line, f"{problem} {shown}."))
+                    yield Fault(line, f"{problem} {shown}.")
                     return
-                twice = [name for name in _KNOWN if names.count(name) > 1]
-                for name in sorted(twice):
-                    problem = f"the column '{name}' is there twice; take one out."
-                    faults.append(Fault(line, problem))
+                for name in sorted(_KNOWN):
+                    if names.count(name) > 1:
+                        problem = f"the column '{name}' is there twice; take one out."
+                        yield Fault(line, problem)
             elif any(cell.strip() for cell in cells[len(names) :]):
                 sizes = f"has {len(cells)} cells and the header has {len(names)}"
-                advice = "put a name with a separator into quotes."
-                faults.append(Fault(line, f"{sizes}; {advice}"))
+                yield Fault(line, f"{sizes}; put a name with a separator into quotes.")
             else:
                 row = dict(zip(names, map(unescape_formula, cells), strict=False))
                 if "id" in row:
@@ -257,12 +249,10 @@ def _csv_rows(
                 yield SourceRow(line, row)
     except csv.Error as error:
         sentence = f"cannot be taken apart: {error}; look for a stray quote."
-        faults.append(Fault(next_line, sentence))
+        yield Fault(next_line, sentence)
 
 
-def _json_rows(
-    text: str, columns: Columns | None, faults: list[Fault]
-) -> Iterator[SourceRow]:
+def _json_rows(text: str, columns: Columns) -> Iterator[SourceRow | Fault]:
     """Yield rows of JSON Lines."""
     for line, content in enumerate(text.split("\n"), start=1):
         if not content.strip():
@@ -270,27 +260,23 @@ def _json_rows(
         try:
             cells = files.parse_json(content)
         except ValueError as error:
-            faults.append(Fault(line, f"is not JSON: {error}."))
+            yield Fault(line, f"is not JSON: {error}.")
             continue
         if not isinstance(cells, dict):
-            faults.append(Fault(line, "is not JSON of one object per line."))
+            yield Fault(line, "is not JSON of one object per line.")
             continue
-        names = [name.strip().lower() for name in cells]
-        names = names if columns is None else columns.rename(names)
+        names = columns.rename(cells)
         if _IDENTIFYING.isdisjoint(names):
-            faults.append(Fault(line, "names no image; give its file_name."))
+            yield Fault(line, "names no image; give its file_name.")
         else:
             yield SourceRow(line, dict(zip(names, cells.values(), strict=True)))
 
 
-def _parquet_rows(
-    content: bytes, columns: Columns, faults: list[Fault]
-) -> Iterator[SourceRow]:
+def _parquet_rows(content: bytes, columns: Columns) -> Iterator[SourceRow | Fault]:
     own_of: dict[str, str] = {}
 
     def choose(names: Sequence[str]) -> list[str]:
-        renamed = columns.rename([name.strip().lower() for name in names])
-        pairs = zip(names, renamed, strict=True)
+        pairs = zip(names, columns.rename(names), strict=True)
         own_of.update({name: own for name, own in pairs if own})
         columns.check()
         return list(own_of)
@@ -303,12 +289,10 @@ def _parquet_rows(
     except UsageError:
         raise
     except (OSError, ValueError) as error:
-        faults.append(Fault(1, f"the table cannot be read: {error}; save it again."))
+        yield Fault(1, f"the table cannot be read: {error}; save it again.")
 
 
-def _studio_rows(
-    text: str, columns: Columns | None, faults: list[Fault]
-) -> Iterator[SourceRow]:
+def _studio_rows(text: str, image_column: str | None) -> Iterator[SourceRow | Fault]:
     """Yield a row per annotation of an export, an array of tasks.
 
     A task without annotations, and an annotation without a choice, is not answered. The
@@ -318,29 +302,26 @@ def _studio_rows(
     try:
         tasks = files.parse_json(text)
     except ValueError as error:
-        faults.append(Fault(getattr(error, "lineno", 1), f"is not JSON: {error}."))
+        yield Fault(getattr(error, "lineno", 1), f"is not JSON: {error}.")
         return
     if not isinstance(tasks, list):
-        problem = "is not an array of tasks; export as JSON from Label Studio."
-        faults.append(Fault(1, problem))
+        yield Fault(1, "is not an array of tasks; export as JSON from Label Studio.")
         return
-    image_column = None if columns is None else columns.file
     for number, task in enumerate(tasks, start=1):
         place = SourceRow(0, {}, number)
         data = task.get("data") if isinstance(task, dict) else None
         if not isinstance(data, dict):
-            faults.append(place.fault("has no 'data'; export as JSON, not JSON-MIN."))
+            yield place.fault("has no 'data'; export as JSON, not JSON-MIN.")
             continue
         annotations = task.get("annotations") or [{}]
         for annotation in annotations if isinstance(annotations, list) else [None]:
             try:
                 row = _annotation_row(data, annotation, image_column)
-            except (TypeError, KeyError, AttributeError):
-                faults.append(place.fault("has annotations of another form."))
-            except FaultyRowError as error:
-                faults.append(place.fault(error))
-            else:
                 yield place._replace(row=row)
+            except (TypeError, KeyError, AttributeError):
+                yield place.fault("has annotations of another form.")
+            except FaultyRowError as error:
+                yield place.fault(error)
 
 
 def _annotation_row(data: Row, annotation: Any, image_column: str | None) -> Row:
@@ -358,7 +339,7 @@ def _annotation_row(data: Row, annotation: Any, image_column: str | None) -> Row
     }
     if annotation.get("was_cancelled"):
         return {**row, "status": SKIP}
-    choices = []
+    choices: list[Any] = []
     for region in annotation.get("result") or []:
         if region["type"] == "choices":
             given = region["value"]["choices"]
@@ -502,8 +483,6 @@ class Answer:
     """When; with a time zone, UTC where the file gives none."""
     lead_time: float | None = None
     """How long it took, in seconds."""
-    line: int = 0
-    """Where in the file."""
 
 
 @dataclass(frozen=True)
@@ -547,13 +526,16 @@ def read_answers(
     answers: list[Answer] = []
     faults: list[Fault] = []
     num_unanswered = 0
-    for entry in read_file_rows(path, faults):
+    for entry in read_rows(path, Columns()):
+        if isinstance(entry, Fault):
+            faults.append(entry)
+            continue
         cells = (entry.row.get("label"), entry.row.get("status"))
         if not any(str(cell or "").strip() or cell == 0 for cell in cells):
             num_unanswered += 1
             continue
         try:
-            answer = _read_answer(entry.row, entry.line, images, known)
+            answer = _read_answer(entry.row, images, known)
         except FaultyRowError as error:
             faults.append(entry.fault(error))
             continue
@@ -572,9 +554,7 @@ def read_answers(
     return Parsed(tuple(answers), tuple(faults), num_unanswered)
 
 
-def _read_answer(
-    row: Row, line: int, images: ImageFinder, classes: ClassFinder
-) -> Answer:
+def _read_answer(row: Row, images: ImageFinder, classes: ClassFinder) -> Answer:
     """Return the answer in a row, if all of it is right."""
     identifier = images.find(row)
     status = (text_of(row, "status") or "").lower()
@@ -616,7 +596,6 @@ def _read_answer(
         annotator=text_of(row, "annotator"),
         time=time,
         lead_time=seconds,
-        line=line,
     )
 
 

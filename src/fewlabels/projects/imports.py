@@ -116,29 +116,28 @@ def import_labels(
         unless ``partial`` or ``dry_run``, is a
         :class:`fewlabels.errors.AnswersError` that lists them.
     """
-    path, columns = Path(source), exchange.Columns(file_column, class_column)
+    path = Path(source)
+    columns = exchange.Columns({"file_name": file_column, "label": class_column})
     who, own = annotator_name(annotator), uuid or new_uuid()
     if scan:
         project.index()
     items = {item.id: item for item in project.store.items()}
-    faults: list[Fault] = []
     if content is None and path.is_dir():
-        images = project.images_folder
-        rows = list(_folder_rows(images, path, items.values(), faults))
-        if not faults and not any(entry.row["label"] for entry in rows):
+        rows = list(_folder_rows(project.images_folder, path, items.values()))
+        if not any(isinstance(row, Fault) or row.row["label"] for row in rows):
             raise DataError(
                 f"No image in '{path}' is in a subfolder named after its class."
             )
     else:
         most = max(_MAX_ROWS, _MAX_ROWS_PER_IMAGE * len(items))
-        read = exchange.read_file_rows(path, faults, columns, content)
-        rows = list(islice(read, most + 1))
+        rows = list(islice(exchange.read_rows(path, columns, content), most + 1))
         if len(rows) > most:
-            rows = []
-            faults = [Fault(1, f"the file has more than {most:,} rows; split it.")]
-        elif not rows and not faults:
-            faults.append(Fault(1, "there is no row in the file."))
-    matched, num_blank = _match(rows, items, faults)
+            rows = [Fault(1, f"the file has more than {most:,} rows; split it.")]
+        elif not rows:
+            rows = [Fault(1, "there is no row in the file.")]
+    faults = [row for row in rows if isinstance(row, Fault)]
+    read = [row for row in rows if isinstance(row, SourceRow)]
+    matched, num_blank = _match(read, items, faults)
     access = project.store.reading if dry_run else project.store.writing
     with access() as store:
         plan = _Plan(store, items, add_classes=add_classes)
@@ -216,8 +215,8 @@ def undo_import(project: "Project", uuid: str | None = None) -> UndoneImport:
 
 
 def _folder_rows(
-    images: Path, folder: Path, items: Collection[Item], faults: list[Fault]
-) -> Iterator[SourceRow]:
+    images: Path, folder: Path, items: Collection[Item]
+) -> Iterator[SourceRow | Fault]:
     """Yield a row for each image of a folder, with the class it lies in.
 
     Images of a folder that is not the project's own are identified by content.
@@ -243,14 +242,13 @@ def _folder_rows(
                     content = read_regular(folder / name, MAX_BYTES)
                     place = path_of.get(digest_of(content))
             except OSError as error:
-                reason = f"{quoted(name)} cannot be read: {error.strerror}."
-                faults.append(Fault(0, reason))
+                yield Fault(0, f"{quoted(name)} cannot be read: {error.strerror}.")
                 continue
             if place is not None:
                 yield SourceRow(0, {exchange.NAMES[0]: place, "label": label})
             else:
                 missing = f"no image of this project has the content of {quoted(name)}"
-                faults.append(Fault(0, f"{missing}; add the image first."))
+                yield Fault(0, f"{missing}; add the image first.")
 
 
 def _match(
@@ -262,6 +260,10 @@ def _match(
     cells = (entry.row.get(exchange.NAMES[0]) for entry in rows)
     names = ["" if cell is None else str(cell) for cell in cells]
     root = shared_root(names, known)
+    if root:
+        names = [
+            name and exchange.plain_path(name).removeprefix(root) for name in names
+        ]
     matched: list[tuple[SourceRow, str]] = []
     num_blank = 0
     for entry, name in zip(rows, names, strict=True):
@@ -270,10 +272,7 @@ def _match(
             if word is None or word.casefold() in exchange.STATUS_WORDS:
                 num_blank += 1
                 continue
-            plain = (
-                exchange.plain_path(name).removeprefix(root) if root and name else name
-            )
-            matched.append((entry, images.find({exchange.NAMES[0]: plain})))
+            matched.append((entry, images.find({exchange.NAMES[0]: name})))
         except FaultyRowError as error:
             faults.append(entry.fault(error))
     return matched, num_blank

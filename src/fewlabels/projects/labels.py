@@ -149,11 +149,11 @@ def _answer(
         event = Event(uuid=uuid or new_uuid(), payload=payload, **facts, **vars(by))
         if before is not None:
             if uuid is None and before.says(kind, event.class_number):
-                return next(store.events(uuids=[before.uuid]))
+                (stored,) = store.events(uuids=[before.uuid])
+                return stored
             if before.annotator != who:
                 store.undo(before.annotator, target=before.uuid)
-        store.append([event])
-        return next(store.events(uuids=[event.uuid]))
+        return store.append([event])[0]
 
 
 def undo(

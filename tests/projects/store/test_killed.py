@@ -40,9 +40,9 @@ def test_the_comparison_sees_what_is_missing_and_what_is_twice(place, tmp_path):
     killed_writer.prepare(place, 10)
     with killed_writer.Store.open(place) as store:
         uuids = [killed_writer.new_uuid() for _ in range(3)]
-        numbers = store.append(killed_writer.label(uuids[i], i) for i in range(2))
+        written = store.append(killed_writer.label(uuids[i], i) for i in range(2))
     sent = [f"{SENT} {uuid} {i}\n" for i, uuid in enumerate(uuids)]
-    kept = [f"{KEPT} {uuids[0]} {numbers[0]}\n"]
+    kept = [f"{KEPT} {uuids[0]} {written[0].sequence}\n"]
     file.write_text("".join([*sent, *kept]))
     assert killed_writer.faults(place, file) == ([], 2, 1)
     file.write_text("".join([*sent, *kept, f"{KEPT} {uuids[2]} 99\n"]))

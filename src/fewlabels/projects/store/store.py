@@ -14,7 +14,7 @@ person never undo the same event twice.
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
@@ -57,8 +57,8 @@ class Store(Items, Leases):
         >>> label = Event(
         ...     kind=Kind.LABEL, annotator="ann", item="a.png@0f", class_number=1
         ... )
-        >>> store.append([label]), store.append([label])
-        ((3,), (3,))
+        >>> [event.sequence for _ in range(2) for event in store.append([label])]
+        [3, 3]
         >>> {label.item: label.class_number for label in store.labels()}
         {'a.png@0f': 1}
         >>> undone = store.undo("ann")
@@ -132,15 +132,15 @@ class Store(Items, Leases):
 
     # ------------------------------------------------------------------- events
 
-    def append(self, events: Iterable[Event]) -> tuple[int, ...]:
+    def append(self, events: Iterable[Event]) -> tuple[StoredEvent, ...]:
         """Write events: all of them or, if one is refused, none.
 
         Args:
             events: The events, in order.
 
         Returns:
-            A sequence number per event. They are durable now. An event that was sent
-            before, known by its UUID, gets its first number and changes nothing.
+            The events as stored. They are durable now. An event that was sent before,
+            known by its UUID, has its first number and changes nothing.
         """
         given = tuple(events)
         with self.write_connection() as connection:
@@ -169,7 +169,8 @@ class Store(Items, Leases):
                     _change_class(connection, event)
                 last += 1
                 rows.append(values | {"sequence": last})
-                stored[event.uuid] = StoredEvent(last, now, event)
+                written = replace(event, item=values["item"])
+                stored[event.uuid] = StoredEvent(last, now, written)
             if rows:
                 connection.execute(EVENTS.insert(), rows)
             if last > first:
@@ -179,7 +180,7 @@ class Store(Items, Leases):
             _end_leases(connection, new)
             if last // _MANY > first // _MANY:
                 database.analyze(connection, EVENTS)
-        return tuple(stored[event.uuid].sequence for event in given)
+        return tuple(stored[event.uuid] for event in given)
 
     def undo(
         self, annotator: str, *, target: str | None = None, uuid: str | None = None
@@ -213,8 +214,7 @@ class Store(Items, Leases):
             if target is None:
                 raise UsageError(f"'{annotator}' has nothing to undo.")
             undo = Event(kind=Kind.UNDO, annotator=annotator, uuid=uuid, target=target)
-            store.append([undo])
-            return next(_events(connection, EVENTS.c.uuid == uuid))
+            return store.append([undo])[0]
 
     def events(
         self,
