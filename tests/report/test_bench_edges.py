@@ -7,10 +7,13 @@ from tests.report.benches import Bench, condition, experiment, facts
 from tests.report.test_page import text_of
 
 from fewlabels.errors import RunError
+from fewlabels.experiments.bench.folder import read_results
 from fewlabels.experiments.bench.published import TABLE_3_SINGLE_SHOT, TABLE_3_ZERO_SHOT
 from fewlabels.experiments.bench.recipes import names, recipe
+from fewlabels.experiments.evaluation import holm
 from fewlabels.experiments.settings import Choice
 from fewlabels.report import write_bench_report
+from fewlabels.report.bench_sections import context_of
 
 ALL = ("accuracy", "overlap", "redundancy")
 
@@ -140,6 +143,7 @@ def test_the_headline_may_be_about_the_labels_of_one_strategy(tmp_path):
     words = shown(bench)
     sentence = (
         "4 labels chosen by npc were worth 8 random ones (95 % interval 7 to 8). "
+        "In accuracy the two do not differ significantly at 12 labels. "
         "This is with the learner fixmatch and 3 paired seeds."
     )
     assert words.count(sentence) == 1
@@ -219,6 +223,53 @@ def test_holm_is_over_all_conditions(tmp_path):
         *((float(r[places[0]]), float(r[places[1]])) for r in rows), strict=True
     )
     assert min(corrected) == pytest.approx(4 * min(raw))
+
+
+def test_holm_is_over_all_measures_and_references(tmp_path):
+    strategies = tuple(Choice(name=name) for name in ("random", "npc", "badge"))
+    bench = Bench(tmp_path, experiment(strategies=strategies))
+    for seed in range(3):
+        for number, name in enumerate(("random", "npc", "badge")):
+            luck = 0.01 * ((seed * 7 + number * 3) % 5)
+            bench.run(name, seed, [0.5, 0.6 + luck, 0.7 + 0.1 * number + luck])
+    context = context_of(read_results(bench.folder, bench.experiment))
+    tests = [comparison.test for comparison in context.comparisons]
+    assert len(tests) == 2 * 2 * 2  # references, others, measures
+    distinct = {
+        (comparison.measure, *sorted((test.name, test.against))): test
+        for comparison, test in zip(context.comparisons, tests, strict=True)
+    }
+    assert len(distinct) == 6  # random and npc are compared twice
+    expected = holm([test.t_p for test in distinct.values()])
+    assert [test.t_holm for test in distinct.values()] == pytest.approx(expected)
+    for comparison in context.comparisons:  # the other way round it is the same
+        key = (
+            comparison.measure,
+            *sorted((comparison.test.name, comparison.test.against)),
+        )
+        assert comparison.test.t_holm == distinct[key].t_holm
+
+
+def test_seeds_that_ask_for_the_same_images_are_one_comparison(tmp_path):
+    bench = Bench(tmp_path, experiment())
+    for seed in range(3):
+        bench.run("random", seed, [0.5, 0.6, 0.70 + seed / 99], picks=range(200, 220))
+        bench.run("npc", seed, [0.5, 0.6, 0.90 + seed / 50], picks=range(300, 320))
+    words = shown(bench)
+    assert "no difference from random at 12 labels is significant" in words
+    assert "differences of two seeds correlate by 1.00 at most" in words
+    assert "npc at 12 labels +20.99 – to –" in words
+
+
+def test_the_headline_says_what_the_areas_say(tmp_path):
+    bench = Bench(tmp_path, experiment())
+    for seed in range(3):
+        bench.run("random", seed, [0.5, 0.60 + seed / 99, 0.80])
+        bench.run("npc", seed, [0.5, 0.80 + seed / 98, 0.80 + (seed - 1) / 99])
+    assert (
+        "no difference from random at 12 labels is significant after Holm's "
+        "correction. By the area under the curve, npc beat random by 10.0 points."
+    ) in shown(bench)
 
 
 def test_a_damaged_experiment_does_not_stop_the_report_of_another(tmp_path):

@@ -372,11 +372,14 @@ def demo(
 
 def _results(condition: "ConditionContext") -> list[dict[str, Any]]:
     """Return mean accuracies, what labels were worth, and the lead at the end."""
-    from fewlabels.experiments.evaluation import paired_tests
-    from fewlabels.report.bench_sections import savings_of
+    from fewlabels.experiments.evaluation import PairedTest, paired_tests
+    from fewlabels.report.bench_sections import END, savings_of
 
     ends = {name: array[:, -1] for name, array in condition.accuracies.items()}
-    tests = paired_tests(ends, against="random") if condition.can_be_tested else ()
+    tests: tuple[PairedTest, ...] = ()
+    if condition.can_be_tested:
+        overlaps = condition.overlaps("random", END)
+        tests = paired_tests(ends, against="random", overlaps=overlaps)
     leads = {test.name: [test.difference, test.low, test.high] for test in tests}
     return [
         {

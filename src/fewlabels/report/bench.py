@@ -17,12 +17,12 @@ from fewlabels.experiments.bench.folder import (
 from fewlabels.experiments.evaluation import retraining_noise
 from fewlabels.files import wrap_os_errors
 from fewlabels.report.bench_sections import (
+    AREA,
     END,
     OTHER_SCALE,
     Comparison,
     Context,
     accuracy_section,
-    compared,
     comparison_section,
     context_of,
     overlap_section,
@@ -190,22 +190,38 @@ def _explanation(context: Context) -> list[str]:
 
 def _outcome(context: Context) -> str:
     """Return which strategies differ from the first reference, and by how much."""
-    tests: Sequence[Comparison] = ()
-    if context.references:
-        tests = compared(context, context.references[0].label, END)
+    tests = [
+        comparison
+        for comparison in context.comparisons
+        if comparison.test.against == context.references[0].label
+    ]
     if not tests:
         return (
             "Nothing can be compared: a test needs random or npc, another strategy, "
             "and two seeds that every strategy has finished and measured."
         )
-    against, total = context.references[0].label, len(context.conditions)
-    measures = {comparison.measure_text for comparison in tests}
-    where = measures.pop() if len(measures) == 1 else "at the end of any run"
+    against = context.references[0].label
     pairs = sorted({comparison.test.num_pairs for comparison in tests})
     seeds = count(pairs[-1], "paired seed")
     seeds = seeds if len(pairs) == 1 else f"{pairs[0]} to {seeds}"
+    ends = [comparison for comparison in tests if comparison.measure == END]
+    measures = {comparison.measure_text for comparison in ends}
+    where = measures.pop() if len(measures) == 1 else "at the end of any run"
+    clear = _clear(context, ends)
+    areas = _clear(context, [c for c in tests if c.measure == AREA])
+    over = f" By the area under the curve, {areas}." if areas else ""
+    if not clear:
+        return (
+            f"With {seeds}, no difference from {against} {where} is significant after "
+            f"Holm's correction.{over}"
+        )
+    return f"On {seeds}, {clear} {where}.{over}"
+
+
+def _clear(context: Context, tests: Sequence[Comparison]) -> str:
+    """Return which strategies are significantly better or worse; empty: none."""
+    total, parts = len(context.conditions), []
     significant = [comparison.test for comparison in tests if comparison.is_significant]
-    parts = []
     for sign, verb in ((1, "beat"), (-1, "fall behind")):
         clear = [test for test in significant if sign * test.difference > 0]
         if clear:
@@ -215,14 +231,9 @@ def _outcome(context: Context) -> str:
                 f"{name} (under {times} of {total} conditions)" if total > 1 else name
                 for name, times in Counter(test.name for test in clear).items()
             ]
-            by = " to ".join(sizes[:1] + sizes[1:][-1:])
+            by, against = " to ".join(sizes[:1] + sizes[1:][-1:]), clear[0].against
             parts.append(f"{join_words(names)} {verb} {against} by {by} points")
-    if not parts:
-        return (
-            f"With {seeds}, no difference from {against} {where} is significant after "
-            "Holm's correction."
-        )
-    return f"On {seeds}, {join_words(parts)} {where}."
+    return join_words(parts)
 
 
 def _warnings(context: Context) -> Iterator[str]:

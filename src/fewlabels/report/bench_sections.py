@@ -3,10 +3,10 @@
 Shapes: S seeds, A strategies, T numbers of labels at which accuracy was measured.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, product
 from math import isfinite, nan
 from statistics import mean
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from fewlabels.experiments.evaluation import (
     curve_band,
     labels_saved,
     overlap_across_trials,
+    overlap_of_differences,
     overlap_of_unions,
     overlap_per_trial,
     paired_tests,
@@ -44,7 +45,7 @@ from fewlabels.report.page import (
     Table,
     data_name,
 )
-from fewlabels.report.wording import file_word, in_percent, p_text, signed
+from fewlabels.report.wording import decimal, file_word, in_percent, p_text, signed
 
 LEVEL = 0.05
 """Level of the tests."""
@@ -54,7 +55,7 @@ END, AREA = "the end", "AUBC"
 
 _NUMBERS = (
     "difference", "low", "high", "effect_size", "t_p", "t_holm", "wilcoxon_p",
-    "wilcoxon_holm", "wins", "losses",
+    "wilcoxon_holm", "wins", "losses", "overlap",
 )  # fmt: skip
 """Fields of a test that are written as data."""
 
@@ -140,6 +141,25 @@ class ConditionContext:
         """Their shares (S, T) by label of the strategy, all of them finite."""
         return self._measured[1]
 
+    def overlaps(self, against: str, measure: str) -> dict[str, float]:
+        """Return how much of each strategy's difference from one recurs by seed.
+
+        It is estimated from the names of the images that were asked for: up to the end,
+        or for the area at each measurement.
+        """
+        amounts = self.num_labels[-1:] if measure == END else self.num_labels
+        asked = {
+            name: [
+                [item for n in amounts for item in run.acquired(n)]
+                for run in (self.results.of(name, seed) for seed in self.seeds)
+            ]
+            for name in self.results.strategies
+        }
+        return {
+            name: overlap_of_differences(sets, asked[against])
+            for name, sets in asked.items()
+        }
+
     @property
     def can_be_tested(self) -> bool:
         """Whether there is something to compare, with at least two seeds."""
@@ -209,6 +229,11 @@ class Context:
         """The strategies that others are compared with: the first of each name."""
         known = map(self.contender, ("random", "npc"))
         return tuple(who for who in known if who is not None)
+
+    @cached_property
+    def comparisons(self) -> "tuple[Comparison, ...]":
+        """Tests of all strategies against each reference."""
+        return compared(self)
 
     @property
     def has_single_queries(self) -> bool:
@@ -436,9 +461,18 @@ def saving_sentences(context: Context) -> list[str]:
             # Further on random's curve ends below an end of the interval.
             last = max(savings, key=certainty)
             interval = f" (95 % interval {last.interval})" if last.interval else ""
+            doubts = [
+                " In accuracy the two do not differ significantly "
+                f"{comparison.measure_text}."
+                for comparison in context.comparisons
+                if comparison.condition is case
+                and comparison.measure == END
+                and comparison.test.name == subject.label
+                and not comparison.is_significant
+            ]
             return [
                 f"{last.num_labels} labels chosen by {subject.label} were worth "
-                f"{last.amount} random ones{interval}.",
+                f"{last.amount} random ones{interval}.{''.join(doubts[:1])}",
                 "This is with the learner "
                 f"{case.results.condition.settings.trainer.name} and "
                 f"{count(len(case.seeds), 'paired seed')}.",
@@ -459,6 +493,12 @@ class Comparison:
     test: PairedTest
 
     @property
+    def pair(self) -> Hashable:
+        """What it compares; the same the other way round."""
+        names = frozenset({self.test.name, self.test.against})
+        return self.condition.name, self.measure, names
+
+    @property
     def measure_text(self) -> str:
         """The measure, with the number of labels."""
         labels = count(self.condition.num_labels[-1], "label")
@@ -470,27 +510,40 @@ class Comparison:
         return self.test.t_holm < LEVEL
 
 
-def compared(context: Context, against: str, measure: str) -> tuple[Comparison, ...]:
-    """Return tests of all strategies against one, by one measure, under all conditions.
+def compared(context: Context) -> tuple[Comparison, ...]:
+    """Return tests of all strategies against each reference, under all conditions.
 
-    Holm's correction is over all of them together. There are none of conditions with
+    Those at the end come before those by area. Holm's correction is over all that are
+    shown together, each pair of strategies once. There are none of conditions with
     fewer than two seeds that all have finished; no p value is known of strategies that
     differ by the same on every seed.
     """
-    cases, tests = [], list[PairedTest]()
-    for case in context.conditions:
-        if case.can_be_tested and (measure == END or case.has_curve):
-            values = {
-                name: array[:, -1]
-                if measure == END
-                else area_under_curve(case.num_labels, array)
-                for name, array in case.accuracies.items()
-            }
-            own = paired_tests(values, against=against)
-            cases += [case] * len(own)
-            tests += own
-    pairs = zip(cases, corrected(tests), strict=True)
-    return tuple(Comparison(case, measure, test) for case, test in pairs)
+    shown = list[Comparison]()
+    for who, measure in product(context.references, (END, AREA)):
+        for case in context.conditions:
+            if case.can_be_tested and (measure == END or case.has_curve):
+                values = {
+                    name: array[:, -1]
+                    if measure == END
+                    else area_under_curve(case.num_labels, array)
+                    for name, array in case.accuracies.items()
+                }
+                overlaps = case.overlaps(who.label, measure)
+                tests = paired_tests(values, against=who.label, overlaps=overlaps)
+                shown += [Comparison(case, measure, test) for test in tests]
+    family = {comparison.pair: comparison.test for comparison in shown}
+    holm = dict(zip(family, corrected([*family.values()]), strict=True))
+    return tuple(
+        replace(
+            comparison,
+            test=replace(
+                comparison.test,
+                t_holm=holm[comparison.pair].t_holm,
+                wilcoxon_holm=holm[comparison.pair].wilcoxon_holm,
+            ),
+        )
+        for comparison in shown
+    )
 
 
 def comparison_section(context: Context) -> Section:
@@ -505,20 +558,16 @@ def comparison_section(context: Context) -> Section:
                 "at least two, so none is possible yet."
             )
     for against in context.references:
-        by_end = compared(context, against.label, END)
-        comparisons = (*by_end, *compared(context, against.label, AREA))
-        if comparisons:
-            tables.append(_test_table(context, against, comparisons, len(by_end)))
+        own = [c for c in context.comparisons if c.test.against == against.label]
+        if own:
+            tables.append(_test_table(context, against, own))
     has_two = len(context.contenders) > 1 and bool(context.references)
     blocks = [Block(tables=tables, notes=notes)] if has_two else ()
     return Section("comparison", "Paired comparison", blocks)
 
 
 def _test_table(
-    context: Context,
-    against: Contender,
-    comparisons: Sequence[Comparison],
-    num_end: int,
+    context: Context, against: Contender, comparisons: Sequence[Comparison]
 ) -> Table:
     shorts = {who.label: who.short for who in context.contenders}
     rows, records = list[Row](), list[Record]()
@@ -563,10 +612,22 @@ def _test_table(
         caption=context.conditions[0].caption(
             f"Difference from {against.label} in percentage points, on {amounts} "
             "paired seeds.",
+            _overlap_note(comparisons),
             is_of_all=True,
         ),
         records=records,
-        breaks=[num_end],
+        breaks=[sum(comparison.measure == END for comparison in comparisons)],
+    )
+
+
+def _overlap_note(comparisons: Sequence[Comparison]) -> str:
+    """Say what the p values are corrected for."""
+    most = max(comparison.test.overlap for comparison in comparisons)
+    return (
+        "Holm: over all rows of all such tables. Seeds that ask for the same images "
+        "are not independent: by the names of these images, differences of two seeds "
+        f"correlate by {decimal(most)} at most, for which intervals and p values are "
+        "corrected (Nadeau and Bengio, 2003)."
     )
 
 

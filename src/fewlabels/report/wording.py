@@ -76,10 +76,10 @@ def p_text(p: float) -> str:
     """Return a p value.
 
     Example:
-        >>> p_text(0.0312), p_text(0.00002).replace("\N{NO-BREAK SPACE}", " ")
+        >>> p_text(0.0312), p_text(0.0009).replace("\N{NO-BREAK SPACE}", " ")
         ('0.031', '< 0.001')
     """
-    return f"<{_NBSP}0.001" if p < 0.0005 else decimal(p, 3)
+    return f"<{_NBSP}0.001" if p < 0.001 else decimal(p, 3)
 
 
 def seconds(duration: float | None) -> str:

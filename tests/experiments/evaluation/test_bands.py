@@ -28,10 +28,18 @@ def test_one_seed_has_a_mean_and_no_spread():
 
 
 def test_the_band_covers_the_mean_as_often_as_it_says():
-    drawn = RNG.normal(loc=0.8, scale=0.05, size=(4, 20_000))
+    drawn = RNG.normal(loc=0.5, scale=0.05, size=(4, 20_000))
     band = curve_band(drawn, level=0.8)
-    covered = ((band.low <= 0.8) & (band.high >= 0.8)).mean()
+    covered = ((band.low <= 0.5) & (band.high >= 0.5)).mean()
     assert covered == pytest.approx(0.8, abs=4 * np.sqrt(0.8 * 0.2 / 20_000))
+
+
+def test_the_band_ends_where_accuracies_do():
+    band = curve_band([[0.0, 0.90, 0.4], [0.1, 1.00, 0.5]])
+    assert (band.low[0], band.high[1]) == (0, 1)
+    assert (band.low[1], band.high[2]) == pytest.approx((0.95 - 0.6353, 1), abs=1e-4)
+    percent = curve_band([[90.0], [100.0]], highest=100)
+    assert percent.high.tolist() == [100]
 
 
 def test_noise_by_hand():
@@ -65,6 +73,7 @@ def test_equal_trainings_have_no_noise():
         (lambda: curve_band([[0.5], [0.5, 0.6]]), ShapeError, "cannot be read as"),
         (lambda: curve_band([[0.5, np.nan]]), UsageError, "1 of 2 numbers in accur"),
         (lambda: curve_band([[0.5]], level=95), UsageError, "level is 95"),
+        (lambda: curve_band([[81, 90]]), UsageError, "are 81 to 90; give 0 to 1, or"),
         (lambda: retraining_noise([0.5]), UsageError, "There is 1 training"),
         (lambda: retraining_noise([[0.5]]), ShapeError, r"shape \(trainings,\)"),
         (lambda: retraining_noise([1, 2], level=0), UsageError, "level is 0"),

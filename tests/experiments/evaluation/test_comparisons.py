@@ -69,6 +69,36 @@ def test_paired_tests_agree_with_scipy(num_seeds):
         assert [getattr(test, corrected) for test in found] == pytest.approx(oracle)
 
 
+def test_seeds_that_overlap_count_less_nadeau_bengio():
+    one = np.array([0.9, 0.8, 0.85, 0.95, 0.83])
+    other = np.array([0.8, 0.75, 0.85, 0.85, 0.80])
+    (plain,) = paired_tests({"a": one, "b": other}, against="b")
+    (found,) = paired_tests({"a": one, "b": other}, against="b", overlaps={"a": 0.2})
+    # Their ratio of test to training items is 1 to 4 where 0.2 is held out.
+    differences = one - other
+    error = np.sqrt((1 / 5 + 1 / 4) * differences.var(ddof=1))
+    t = differences.mean() / error
+    assert found.t_p == pytest.approx(2 * stats.t.sf(t, 4))
+    reach = stats.t.ppf(0.975, 4) * error
+    assert (found.low, found.high) == pytest.approx(
+        (differences.mean() - reach, differences.mean() + reach)
+    )
+    assert plain.t_p < found.t_p
+    assert plain.wilcoxon_p < found.wilcoxon_p < 1
+    assert (found.effect_size, found.wins) == (plain.effect_size, plain.wins)
+    assert (plain.overlap, found.overlap) == (0, 0.2)
+
+
+def test_one_comparison_that_is_repeated_shows_nothing():
+    values = {"a": [0.9, 0.8, 0.85], "b": [0.8, 0.75, 0.8], "c": [0.8, 0.75, 0.8]}
+    found = paired_tests(values, against="b", overlaps={"a": 1.0, "c": 1.0})
+    assert [(test.t_p, test.wilcoxon_p) for test in found] == [(1, 1), (1, 1)]
+    assert (found[0].low, found[0].high) == (-np.inf, np.inf)
+    assert (found[1].low, found[1].high) == (0, 0)
+    with pytest.raises(UsageError, match=r"overlaps\['a'\] is 1.5; it must be at"):
+        paired_tests(values, against="b", overlaps={"a": 1.5})
+
+
 def test_equal_differences_tie_although_floats_differ():
     ones, others = [0.9, 0.8, 0.6, 0.5], [0.8, 0.7, 0.7, 0.2]
     assert ones[0] - others[0] != ones[1] - others[1]

@@ -11,6 +11,7 @@ from fewlabels.errors import ShapeError, UsageError
 from fewlabels.experiments.evaluation import (
     chance_overlap,
     overlap_across_trials,
+    overlap_of_differences,
     overlap_of_unions,
     overlap_per_trial,
 )
@@ -30,6 +31,49 @@ def test_three_overlaps_of_one_example():
     # {1, 2} with {1, 3}; {1, 3} with {2, 4}.
     found = overlap_across_trials(ONE, OTHER, starts=STARTS)
     assert found == pytest.approx((1 / 3 + 0) / 2)
+
+
+LISTS = st.lists(st.lists(st.integers(0, 9)), min_size=6, max_size=6)
+
+
+@given(LISTS)
+def test_what_recurs_agrees_with_dense_vectors(label_lists):
+    one, other = label_lists[:3], label_lists[3:]
+    x = np.array(
+        [
+            np.bincount(a, minlength=10) - np.bincount(b, minlength=10)
+            for a, b in zip(*(map(np.int_, side) for side in (one, other)), strict=True)
+        ]
+    )
+    products = x @ x.T
+    own = products.trace() / 3
+    other_trials = (products.sum() - products.trace()) / 6
+    expected = min(1, max(0, other_trials / own)) if own else 0
+    assert overlap_of_differences(one, other) == pytest.approx(expected)
+
+
+def test_what_recurs_at_the_ends_of_its_range():
+    assert overlap_of_differences([{0}, {1}], [{2}, {3}]) == 0  # disjoint
+    assert overlap_of_differences([{0}, {0}], [{2}, {2}]) == 1  # the same again
+    assert overlap_of_differences([{9, 0}, {9, 1}], [{9, 2}, {9, 3}]) == 0  # the start
+    assert overlap_of_differences([{0}], [{2}]) == 0
+    assert overlap_of_differences([{0}, {1}], [{0}, {1}]) == 0
+
+
+def test_what_recurs_is_the_correlation_if_items_add_up():
+    rng = np.random.default_rng(0)
+    sums, shares = [], []
+    for _ in range(2000):
+        amounts, tastes = rng.normal(size=(2, 100))
+        trials = []
+        for _ in range(2):
+            liking = tastes + rng.normal(size=100)
+            trials.append((np.argsort(liking)[:20], rng.permutation(100)[:20]))
+        sums.append([amounts[a].sum() - amounts[b].sum() for a, b in trials])
+        shares.append(overlap_of_differences(*zip(*trials, strict=True)))
+    correlation = np.corrcoef(np.transpose(sums))[0, 1]
+    assert np.mean(shares) == pytest.approx(correlation, abs=0.05)
+    assert 0.1 < correlation < 0.5
 
 
 def test_both_starts_are_left_out_across_trials():

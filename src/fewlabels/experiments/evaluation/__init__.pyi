@@ -9,6 +9,7 @@ from .choices import (
     chance_overlap as chance_overlap,
     class_coverage as class_coverage,
     overlap_across_trials as overlap_across_trials,
+    overlap_of_differences as overlap_of_differences,
     overlap_of_unions as overlap_of_unions,
     overlap_per_trial as overlap_per_trial,
     redundant_share as redundant_share,

@@ -48,11 +48,14 @@ class Noise:
     num_trainings: int
 
 
-def curve_band(accuracies: ArrayLike, *, level: float = 0.95) -> Band:
+def curve_band(
+    accuracies: ArrayLike, *, level: float = 0.95, highest: float = 1.0
+) -> Band:
     """Return mean and spread over seeds, with Student's interval of the mean.
 
-    The interval holds at each number of labels by itself. It says how well the mean is
-    known; whether two strategies differ is a question for the paired differences, which
+    The interval ends where accuracies do, at 0 and at ``highest``. It holds at each
+    number of labels by itself. It says how well the mean is known; whether two
+    strategies differ is a question for the paired differences, which
     :func:`paired_tests` answers: bands that overlap do not.
 
     Example:
@@ -65,12 +68,21 @@ def curve_band(accuracies: ArrayLike, *, level: float = 0.95) -> Band:
     Args:
         accuracies: Shape (S, T).
         level: How often the interval covers the true mean, if accuracies are normal.
+        highest: What accuracies can be at most; 100 for percent.
 
     Returns:
         The band; with one seed, its mean alone.
+
+    Raises:
+        UsageError: If an accuracy is below 0 or above ``highest``.
     """
     array_ST = finite("accuracies", accuracies, "(seeds, measurements)")
     check_range("level", level, above=0, below=1)
+    if array_ST.min() < 0 or array_ST.max() > highest:
+        raise UsageError(
+            f"accuracies are {array_ST.min():g} to {array_ST.max():g}; give 0 to "
+            f"{highest:g}, or what they can be at most as highest."
+        )
     num_seeds = len(array_ST)
     mean_T = array_ST.mean(axis=0)
     if num_seeds == 1:
@@ -81,8 +93,8 @@ def curve_band(accuracies: ArrayLike, *, level: float = 0.95) -> Band:
     return Band(
         mean=mean_T,
         deviation=deviation_T,
-        low=mean_T - factor * deviation_T,
-        high=mean_T + factor * deviation_T,
+        low=np.maximum(mean_T - factor * deviation_T, 0),
+        high=np.minimum(mean_T + factor * deviation_T, highest),
     )
 
 

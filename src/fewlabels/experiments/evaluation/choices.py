@@ -10,7 +10,8 @@ of what was *acquired*. Compare any overlap with that of random choices,
 Shapes: C classes, N items of the pool.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from itertools import permutations
 
 import numpy as np
@@ -208,6 +209,44 @@ def chance_overlap(
     both = np.arange(max(0, sum(sizes) - size), min(sizes) + 1)
     chances = stats.hypergeom.pmf(both, size, sizes[0], sizes[1])
     return float(chances @ ((common + both) / (common + sum(sizes) - both)))
+
+
+def overlap_of_differences(
+    one: Sequence[Iterable[Hashable]], other: Sequence[Iterable[Hashable]]
+) -> float:
+    """Return how much of what tells two strategies apart recurs in other trials.
+
+    If each labeled item adds its own amount to accuracy, whichever the trial, this is
+    the correlation between the trials' differences of accuracy. Amounts that depend on
+    several items at once recur less often (Hoeffding, 1948). It is zero for disjoint
+    pools, and one for strategies that choose the same sets in every trial. What both
+    strategies label in a trial, such as a starting set, cancels.
+
+    Example:
+        >>> overlap_of_differences([{0, 1}, {0, 2}], [{5, 6}, {7, 8}])
+        0.25
+
+    Args:
+        one: Names of the labeled items of each trial of the first strategy; one that is
+            given several times counts as often.
+        other: The same of the second.
+
+    Returns:
+        With x the counts of the first strategy less those of the second in a trial, the
+        mean of x.x' over pairs of different trials, as a share of the mean of x.x; from
+        0 to 1, and 0 where there is one trial only or both label the same.
+    """
+    check_count("other", len(other), len(one), "trial")
+    total, squares = Counter[Hashable](), 0
+    for first, second in zip(one, other, strict=True):
+        difference = Counter(first)
+        difference.subtract(Counter(second))
+        squares += sum(number**2 for number in difference.values())
+        total.update(difference)
+    if len(one) < 2 or not squares:
+        return 0.0
+    common = sum(number**2 for number in total.values()) - squares
+    return min(1.0, max(0.0, common / squares / (len(one) - 1)))
 
 
 def _overlap(one: set[int], other: set[int], where: str) -> float:

@@ -4,6 +4,12 @@ One rule for both tests of paired differences: if they are all zero, there is no
 difference (p is 1), and those that are all the same and not zero are not tested (p is
 NaN), since there is no spread to judge them by.
 
+Seeds that label the same images do not repeat a comparison independently. With the
+correlation ρ between the differences of two seeds, the variance of the mean of S of
+them is (1/S + ρ/(1 - ρ)) s², where s² is their sample variance: the corrected resampled
+t-test of Nadeau and Bengio (2003), whose ρ is the share of data held out. Here ρ is
+:func:`fewlabels.experiments.evaluation.overlap_of_differences`.
+
 Shapes: A strategies, S seeds, T numbers of labels at which accuracy was measured.
 """
 
@@ -118,6 +124,8 @@ class PairedTest:
     """Seeds on which ``name`` is higher."""
     losses: int
     """Seeds on which it is lower."""
+    overlap: float = 0.0
+    """Correlation between seeds that interval and p values are corrected for."""
 
     @property
     def is_made(self) -> bool:
@@ -168,7 +176,11 @@ def holm(p_values: ArrayLike) -> Array:
 
 
 def paired_tests(
-    values: Mapping[str, ArrayLike], *, against: str, level: float = 0.95
+    values: Mapping[str, ArrayLike],
+    *,
+    against: str,
+    level: float = 0.95,
+    overlaps: Mapping[str, float] | None = None,
 ) -> tuple[PairedTest, ...]:
     """Compare each strategy with one of them, seed by seed.
 
@@ -178,6 +190,11 @@ def paired_tests(
     both p values are 1; where all are equal and not zero, there is no spread to judge
     them by, and no test is made (:attr:`PairedTest.is_made`). Few seeds cannot show
     much: with five of them, Wilcoxon's test never gets below 0.0625.
+
+    Where seeds label some of the same images, as on one pool or on pools that overlap,
+    ``overlaps`` says so, and interval and t-test are those of Nadeau and Bengio (2003).
+    There is no such form of Wilcoxon's test; its p value is turned into that of a
+    normal deviate as many times smaller.
 
     Example:
         >>> values = {"npc": [0.95, 0.93, 0.96], "random": [0.91, 0.92, 0.93]}
@@ -192,6 +209,10 @@ def paired_tests(
             order; at least two.
         against: The strategy that the others are compared with.
         level: How often the interval covers the true mean difference.
+        overlaps: Correlation between the differences of two seeds, 0 to 1, by strategy;
+            0 where it is not given, as for disjoint pools. See
+            :func:`fewlabels.experiments.evaluation.overlap_of_differences`. With 1, all
+            seeds are one and the same comparison, and nothing is significant.
 
     Returns:
         A test for each other strategy, in the order given; Holm's correction is over
@@ -217,7 +238,10 @@ def paired_tests(
         difference_S = paired_differences(arrays[name], arrays[against])
         mean = float(difference_S.mean())
         spread = difference_S.std(ddof=1) if can_be_tested(difference_S) else np.nan
-        reach = float(factor * spread / np.sqrt(size))
+        overlap = (overlaps or {}).get(name, 0.0)
+        check_range(f"overlaps['{name}']", overlap, at_least=0, at_most=1)
+        excess = 1 + size * overlap / (1 - overlap) if overlap < 1 else np.inf
+        reach = float(factor * spread * np.sqrt(excess / size)) if spread else 0.0
         tests.append(
             PairedTest(
                 name=name,
@@ -227,12 +251,13 @@ def paired_tests(
                 low=mean - reach,
                 high=mean + reach,
                 effect_size=float(mean / spread) if spread else 0.0,
-                t_p=float(t_p_values(difference_S[:, None])[0]),
-                wilcoxon_p=signed_rank_p(difference_S),
+                t_p=float(t_p_values(difference_S[:, None], excess)[0]),
+                wilcoxon_p=_deflated(signed_rank_p(difference_S), excess),
                 t_holm=np.nan,
                 wilcoxon_holm=np.nan,
                 wins=int((difference_S > 0).sum()),
                 losses=int((difference_S < 0).sum()),
+                overlap=overlap,
             )
         )
     return corrected(tests)
@@ -414,12 +439,18 @@ def can_be_tested(differences: Array) -> NDArray[np.bool_]:
     return np.asarray(~is_same | (differences[0] == 0))
 
 
-def t_p_values(differences_ST: Array) -> Array:
-    """Return two-sided p values of the paired t-test at each measurement, (T,)."""
+def t_p_values(differences_ST: Array, excess: float = 1.0) -> Array:
+    """Return two-sided p values of the paired t-test at each measurement, (T,).
+
+    ``excess`` is how many times the variance of the mean is that of independent seeds.
+    """
     num_seeds, num_measured = differences_ST.shape
     means_T = differences_ST.mean(axis=0)
-    errors_T = differences_ST.std(axis=0, ddof=1) / np.sqrt(num_seeds)
-    t_T = np.divide(means_T, errors_T, out=np.zeros(num_measured), where=errors_T > 0)
+    spread_T = differences_ST.std(axis=0, ddof=1)
+    sizes_T = np.divide(
+        means_T, spread_T, out=np.zeros(num_measured), where=spread_T > 0
+    )
+    t_T = sizes_T * np.sqrt(num_seeds / excess)
     p_T = 2 * stats.t.sf(np.abs(t_T), num_seeds - 1)
     return np.where(can_be_tested(differences_ST), p_T, np.nan)
 
@@ -449,3 +480,8 @@ def signed_rank_p(differences_S: Array) -> float:
     reached = ranks[moved > 0].sum()
     rarer = min(chances[: reached + 1].sum(), chances[reached:].sum())
     return float(min(1, 2 * rarer))
+
+
+def _deflated(p: float, excess: float) -> float:
+    """Return a two-sided p value if the variance is so many times as large."""
+    return float(2 * stats.norm.sf(stats.norm.isf(p / 2) / np.sqrt(excess)))
