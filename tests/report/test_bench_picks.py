@@ -8,7 +8,8 @@ from fewlabels.experiments.bench.folder import read_results
 from fewlabels.experiments.evaluation import chance_overlap
 from fewlabels.experiments.settings import Choice
 from fewlabels.report import write_bench_report
-from fewlabels.report.bench_sections import context_of, copies_in, overlaps_of
+from fewlabels.report.bench_picks import copies_in, overlaps_of
+from fewlabels.report.bench_sections import context_of
 
 PICKS = {
     "random": {0: [100, 101, 102, 103, 104, 105, 106, 107], 1: range(200, 208)},

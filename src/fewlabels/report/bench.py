@@ -16,6 +16,7 @@ from fewlabels.experiments.bench.folder import (
 )
 from fewlabels.experiments.evaluation import retraining_noise
 from fewlabels.files import wrap_os_errors
+from fewlabels.report.bench_picks import overlap_section, redundancy_section
 from fewlabels.report.bench_sections import (
     AREA,
     END,
@@ -25,8 +26,6 @@ from fewlabels.report.bench_sections import (
     accuracy_section,
     comparison_section,
     context_of,
-    overlap_section,
-    redundancy_section,
     saving_sentences,
     savings_section,
 )
