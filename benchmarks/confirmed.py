@@ -7,7 +7,8 @@ pixels, 60, 150 and 300 images are labeled in rounds of 30: the first at random,
 the trace form of ``outward`` on the learner's own kernel. ``blend`` learns from them.
 Then somebody who makes no mistakes looks at a grid of 60 predictions for each class, or
 only for the three classes that have the fewest labels: what is right is confirmed, what
-is wrong gets its class. Grids are mixed, or show doubtful or sure predictions first.
+is wrong gets its class. Grids show typical predictions, which together say most about
+all other images, as the page does, or doubtful or sure ones first.
 ``blend`` learns again, as in a project: from all labels, but from confirmed ones only
 up to twice the median of the classes. In the first five pools it also learns without
 that limit, and from all but the confirmed ones. Pools are even, or uneven: class sizes
@@ -20,6 +21,7 @@ measured again. 20 minutes on one core once features are stored.
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,7 @@ SIZES = {
     "even": [400] * NUM_CLASSES,
     "uneven": long_tail(1174, num_classes=NUM_CLASSES),
 }
+COVERING = strategies.resolve("v-opt", {"kernel": "joint", "noise": 0.3})
 OUTWARD = strategies.resolve("v-opt", {"kernel": "joint", "power": 2.0, "noise": 0.3})
 HEAD = training.make("blend")
 
@@ -124,13 +127,23 @@ def asked(pool: Pool, truth: Tensor, seed: int) -> Iterator[Pool]:
             yield pool
 
 
-def grids(pool: Pool, shares: Floats, classes: Integers, order: str) -> Integers:
-    """Return the images on the first grid of each of some classes."""
+def grids(
+    pool: Pool, model: Classifier, shares: Floats, classes: Integers, order: str
+) -> Integers:
+    """Return the images on the first grids of each of some classes."""
     free, guesses, sure = pool.candidates.numpy(), shares.argmax(1), shares.max(1)
-    if order != "mixed":  # the pool is shuffled
-        free = free[np.argsort(sure[free], kind="stable")]
+    free = free[np.argsort(sure[free], kind="stable")]
     free = free[::-1] if order == "surest first" else free
-    return np.concatenate([free[guesses[free] == c][:GRID] for c in classes])
+    found = []
+    for number in classes:
+        own = free[guesses[free] == number]
+        if order == "typical" and len(own):
+            only = replace(pool, candidates=torch.from_numpy(np.sort(own)))
+            draws = rng.stream(0, "grid")
+            size = min(GRID, len(own))
+            own = COVERING.select(model, only, size, draws).indices.numpy()
+        found.append(own[:GRID])
+    return np.concatenate(found)
 
 
 def changes(
@@ -143,9 +156,9 @@ def changes(
     mix = torch.bincount(truth, minlength=pool.num_classes).double().numpy()
     guesses = torch.from_numpy(shares.argmax(axis=1))
     rarest = np.argsort(pool.class_counts, kind="stable")[:NUM_RAREST]
-    for order in ("mixed", "doubtful first", "surest first"):
+    for order in ("typical", "doubtful first", "surest first"):
         for which, classes in (("all", np.arange(NUM_CLASSES)), ("rarest", rarest)):
-            shown = torch.from_numpy(grids(pool, shares, classes, order))
+            shown = torch.from_numpy(grids(pool, model, shares, classes, order))
             is_right = guesses[shown] == truth[shown]
             wrong = shown[~is_right]
             labels = pool.labels.clone()

@@ -76,11 +76,7 @@ class Person:
             time.sleep(0.02)
 
     def confirms(self, place):
-        """Give what is wrong in the grid of a class its own, and confirm the rest."""
-        if place:
-            before = self.turn()
-            self.press("PageDown")
-            self.sees_a_grid(before)
+        """Correct the grid of a class and confirm the rest; the next class is shown."""
         title = self.page.text_content(".review-head h2")
         assert title.startswith(f"Probably {NAMES.split(',')[place]}")
         names = self.page.eval_on_selector_all(

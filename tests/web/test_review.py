@@ -2,17 +2,21 @@
 
 import shutil
 from base64 import b64decode
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from tests.projects.toy import CLASSES, QUICK, changed, num_events
 from tests.web.pages import Browser, uuid
 
+from fewlabels import strategies, training
 from fewlabels.errors import StoreError, UnknownNameError, UsageError
 from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project, snapshot
+from fewlabels.rng import stream
 from fewlabels.web import guesses, session
 from fewlabels.web.pictures import ordered_digest
 
@@ -105,14 +109,28 @@ def test_doubtful_images_first_or_the_likeliest_of_a_class_whatever_it_is_taken_
     assert sure == sorted(sure, reverse=True)
 
 
-def test_mixed_images_of_a_class_come_in_an_order_that_has_nothing_to_do_with_it(
-    project,
-):
-    mixed = review(project, name="even", order="mixed")
-    items = [tile["item"] for tile in mixed["tiles"]]
-    assert items == sorted(
-        tile["item"] for tile in review(project, name="even")["tiles"]
-    )
+def test_typical_images_of_a_class_cover_it(project):
+    surest = [tile["item"] for tile in review(project, name="even")["tiles"]]
+    typical = [
+        tile["item"]
+        for tile in review(project, name="even", order="typical", count=4)["tiles"]
+    ]
+    assert len(typical) == 4
+    assert set(typical) < set(surest)
+    # As few as these say more about all others than the surest ones do.
+    snapshot = project.snapshot()
+    pool = snapshot.pool(project.images(snapshot))
+    head = training.make("frozen-blend", encoder="pixels")
+    classifier = head.fit(pool, stream(0, "guess"))
+    covering = strategies.resolve("v-opt", {"kernel": "joint", "noise": 0.3})
+
+    def left_by(items):
+        places = torch.tensor(sorted(snapshot.positions[item] for item in items))
+        only = replace(pool, candidates=places)
+        query = covering.select(classifier, only, len(items), stream(0, "test"))
+        return query.record["left_after"]
+
+    assert left_by(typical) < left_by(surest[:4])
 
 
 def test_what_measures_is_never_in_review_and_cannot_be_confirmed(project):

@@ -32,6 +32,7 @@ from fewlabels.projects.prediction import probabilities
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.training_plan import HEAD, SMALL_SIDE
 from fewlabels.rng import stream
+from fewlabels.strategies.outward import VOptimal
 from fewlabels.training.training import Training
 from fewlabels.web.messages import Facts, Order
 from fewlabels.web.pictures import ordered_digest
@@ -53,6 +54,8 @@ pool's typical distance of nearest images, plus one minus the correlation of thu
 Of 6,000 images of CIFAR-10, 36 pairs differ by less; 33 of them show the same photo."""
 
 Places = NDArray[np.int64]
+
+_COVERING = VOptimal(kernel="joint", noise=0.3)
 _FOLDS = 10
 _SAMPLE = 1_000
 _BLOCK = 256
@@ -204,7 +207,7 @@ def review(
     Args:
         project: The project.
         name: The class; None: any.
-        order: ``"mixed"``: in no order, so that those shown are typical of the class;
+        order: ``"typical"``: those that together say most about all other images;
             ``"doubt"``: the least sure first; ``"surest"``: the surest first;
             ``"mistakes"``: first those for which another class is almost as likely;
             ``"likely"``: those that are most likely to be of the class, whatever the
@@ -222,10 +225,6 @@ def review(
     if guess.by is None:
         return {"by": None, "tiles": [], "num_all": 0}
     places = guess.order[::-1] if order == "doubt" else guess.order
-    if order == "mixed":  # identifiers are hashes
-        places = np.sort(places)
-        ids = [guess.snapshot.items[place].id for place in places]
-        places = places[np.argsort(ids, kind="stable")]
     classes = guess.pool.classes
     number = classes.index(name) if name in classes and like is None else None
     if like is not None:
@@ -241,6 +240,8 @@ def review(
     positions = guess.snapshot.positions
     passed = np.array([positions[item] for item in without if item in positions], int)
     kept = places[~np.isin(places, passed)]
+    if order == "typical" and like is None:
+        kept = _typical_first(guess, kept, count)
     shown = _distinct(guess, kept, passed, count)
     tiles = guess.tiles(shown, number)
     if order == "mistakes" and number is not None:
@@ -424,6 +425,22 @@ def _distinct(guess: Guess, places: Places, passed: Places, count: int) -> Place
         if len(kept) >= count:
             break
     return np.array(kept[:count], dtype=np.int64)
+
+
+def _typical_first(guess: Guess, places: Places, count: int) -> Places:
+    """Return images so that the first ones together say most about all others.
+
+    They cover the class; doubt has no part in it, since most of what the model doubts
+    would have to be corrected. Without features the order has no meaning.
+    """
+    if guess.head is None or not len(places):
+        return np.sort(places)
+    classifier = guess.head.fit(guess.pool, stream(0, "guess"))
+    pool = replace(guess.pool, candidates=torch.from_numpy(np.sort(places)))
+    number = min(count, len(places))
+    query = _COVERING.select(classifier, pool, number, stream(0, "review"))
+    first = query.indices.numpy()
+    return np.concatenate([first, places[~np.isin(places, first)]])
 
 
 def _nearest(guess: Guess, item: str) -> Places:

@@ -16,7 +16,7 @@ ClassName = Annotated[str, Field(max_length=200)]
 Person = Annotated[str, Field(min_length=1, max_length=80)]
 Letter = Annotated[str, Field(pattern=r"^[a-z]$")]
 """A key that labels, typed without Shift."""
-Order = Literal["mixed", "doubt", "mistakes", "likely", "surest"]
+Order = Literal["typical", "doubt", "mistakes", "likely", "surest"]
 """Which images of a class come first."""
 Verb = Literal["label", "skip", "unsure", "repeat", "change", "undo", "add_class"]
 
@@ -54,7 +54,7 @@ class Review(_Message):
     """A wish for images that the model predicts as a class, or for some like one."""
 
     name: ClassName | None = None
-    order: Order = "mixed"
+    order: Order = "typical"
     other: ClassName | None = None
     """With the order "mistakes": the class that it may be instead."""
     like: Name | None = None

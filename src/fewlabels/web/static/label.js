@@ -140,8 +140,9 @@ export class LabelView {
     if (state.spent >= state.budget || round.status === "finished") {
       return [
         state.spent >= state.budget ? "The budget is spent" : "Every image was asked about",
-        `${state.spent} of ${state.budget} labels are given. Look at the results, confirm predictions in Review, or export.`,
+        `${state.spent} of ${state.budget} labels are given. In Review you confirm or correct what the model predicts, many images at a glance: the quickest way to a better model now.`,
         button(`${MORE} more labels`, () => this.planMore()),
+        button(["Review ", h("kbd", {}, "⇧R")], () => this.page.go("review")),
         button(["Results ", h("kbd", {}, "⇧S")], () => this.page.go("results")),
         button(["Export ", h("kbd", {}, "⇧E")], () => this.page.wish("export"), "button main"),
       ];

@@ -7,11 +7,11 @@ import { meant } from "./keys.js";
 import { thumbnail } from "./pictures.js";
 import { progressOf } from "./waiting.js";
 
-const COUNT = 60;
+const COUNT = 30; // so that a person sees all classes before long: few labels of some classes alone teach less
 
 /** What to look at, and what that is good for. */
 const MODES = {
-  mixed: ["Mixed", "Typical images of the class: they teach the model most for the time they take."],
+  typical: ["Typical", "Images that together say most about the class: they teach the model most for the time they take."],
   doubt: ["Least sure", "Images of the class that the model is least sure about."],
   mistakes: ["Likely mistakes", "Images for which another class, shown on each, is almost as likely."],
   likely: ["More of this class", "Images most likely to be of this class, whatever the model predicts."],
@@ -25,7 +25,7 @@ export class ReviewView {
     this.box = byId("view-review");
     this.place = 0; // which class
     this.like = null; // or images like this one
-    this.order = "mixed";
+    this.order = "typical";
     this.other = null; // with likely mistakes: the class that it may be instead
     this.size = Number(localStorage.getItem("tile")) || SIZES[2];
     this.tiles = [];
@@ -55,6 +55,14 @@ export class ReviewView {
   /** Tiles that get the class when the grid is confirmed. */
   get chosen() {
     return this.tiles.filter((tile) => !this.out.has(tile.id) && !this.given.has(tile.id));
+  }
+
+  /** The next class that the model predicts for an image, so that all classes are seen in turn. */
+  get nextPlace() {
+    const { classes, jobs } = this.page.state;
+    const counts = jobs.guesses?.result?.counts ?? {};
+    const places = classes.map((_, step) => (this.place + 1 + step) % classes.length);
+    return places.find((place) => counts[classes[place].name] > 0) ?? this.place;
   }
 
   /** The class that the tiles get unless they are left out. */
@@ -200,7 +208,8 @@ export class ReviewView {
     this.isSending = false;
     if (!isDone) return;
     this.out.forEach((id) => this.passed.add(id));
-    await this.load();
+    if (this.order === "typical" && !this.like) this.choose(this.nextPlace);
+    else await this.load();
   }
 
   /** Give the tile that keys act on its class, in place; with it, all others that are left out if it is. */
