@@ -219,7 +219,7 @@ class Life:
         wrong = []
         with Project.open(self.folder) as project:
             snapshot, records = project.snapshot(), project.records()
-            given = [one.event for one in project.store.events()]
+            given = list(project.store.events())
         labels = {
             one.item.rpartition("@")[0]: CLASSES[one.class_number or 0]
             for one in snapshot.verdicts

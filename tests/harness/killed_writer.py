@@ -113,11 +113,11 @@ def faults(url: str, file: Path) -> tuple[list[str], int, int]:
     """
     notes = Notes.read(file)
     with Store.open(url, create=False) as store:
-        stored = [one for one in store.events() if one.event.kind is Kind.LABEL]
+        stored = [one for one in store.events() if one.kind is Kind.LABEL]
         labels = {one.item: one.class_number for one in store.labels()}
-    number_of = {one.event.uuid: one.sequence for one in stored}
+    number_of = {one.uuid: one.sequence for one in stored}
     wrong = []
-    if len({one.event.item for one in stored}) < len(stored):
+    if len({one.item for one in stored}) < len(stored):
         wrong.append("an item was labeled twice")
     for uuid, sequence in notes.kept.items():
         if number_of.get(uuid) != sequence:

@@ -142,7 +142,7 @@ def faults(folder: Path, notes: list[Notes]) -> list[str]:
         What is wrong.
     """
     with Project.open(folder) as project:
-        stored = [one for one in project.store.events() if is_ours(one.event)]
+        stored = [one for one in project.store.events() if is_ours(one)]
         verdicts = {(o.item, o.annotator): o.uuid for o in project.snapshot().verdicts}
         rows = {
             (token_of(number), lease.item)
@@ -181,7 +181,7 @@ def unlike_notes(
     stored: list[StoredEvent], calls: dict[str, Call], got: dict[str, Call]
 ) -> list[str]:
     """Find what was acknowledged and is missing, what is there twice or is nobody's."""
-    number_of = {one.event.uuid: one.sequence for one in stored}
+    number_of = {one.uuid: one.sequence for one in stored}
     wrong = [f"event {u} was never sent" for u in number_of if u not in calls]
     if len(number_of) < len(stored):
         wrong.append("an event is there twice")
@@ -189,7 +189,7 @@ def unlike_notes(
         if number_of.get(uuid) != told.get("sequence"):
             wrong.append(f"{calls[uuid]} came back as {told} and is not there so")
     for one in stored:
-        if calls.get(one.event.uuid, {}).get("annotator") != one.event.annotator:
+        if calls.get(one.uuid, {}).get("annotator") != one.annotator:
             wrong.append(f"event {one.sequence} is by another annotator")
     return wrong
 
@@ -212,11 +212,11 @@ def played(
 ) -> tuple[History, list[str]]:
     """Play all events to the twins, in their order."""
     editors = {name: Editor() for name in ANNOTATORS}
-    by_uuid = {one.event.uuid: one.event for one in stored}
+    by_uuid = {one.uuid: one for one in stored}
     history = History([0], [{name: one.state for name, one in editors.items()}])
     for one in stored:
-        call, name = calls[one.event.uuid], one.event.annotator
-        fault = editors[name].play(call, one.event, by_uuid)
+        call, name = calls[one.uuid], one.annotator
+        fault = editors[name].play(call, one, by_uuid)
         if fault:
             return history, [f"event {one.sequence} of {call} {fault}"]
         history.sequences.append(one.sequence)

@@ -147,7 +147,7 @@ def sent(project: Project, call: Call) -> Call:
         stored = getattr(project, verb)(call["item"], **named)
     else:
         stored = getattr(project, verb)(**named)
-    return {"sequence": stored.sequence, "kind": stored.event.kind.value}
+    return {"sequence": stored.sequence, "kind": stored.kind.value}
 
 
 @dataclass

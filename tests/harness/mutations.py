@@ -117,7 +117,7 @@ def use_project(path: Path) -> Any:
             snapshot.known,
             snapshot.audit,
             [(one.step, one.items, one.options) for one in snapshot.rounds],
-            [event.event for event in project.store.events()],
+            list(project.store.events()),
             trained.is_new,
             project.records(),
             [one.tolist() for one in logits],

@@ -54,7 +54,7 @@ def test_answers_are_written_with_who_and_why(project, tmp_path):
     assert labels(project) == {
         (name, "ann"): truth(name) for name in paths(project, asked)
     }
-    events = [one.event for one in project.store.events() if one.event.item]
+    events = [one for one in project.store.events() if one.item]
     assert {event.round for event in events} == {0}
     assert {event.strategy for event in events} == {"random"}
     assert {event.payload["lead_time"] for event in events} == {2.5}
@@ -105,7 +105,7 @@ def test_a_changed_mind_is_a_relabel(project, tmp_path):
     told = project.tell(write(tmp_path / "b.csv", [(name, other)]), annotator="ann")
     assert (told.num_new, told.num_changed) == (0, 1)
     assert labels(project)[name, "ann"] == other
-    events = (stored.event for stored in project.store.events())
+    events = (stored for stored in project.store.events())
     kinds = [event.kind for event in events if event.item == asked.items[0].item]
     assert kinds == [Kind.LABEL, Kind.RELABEL]
     assert project.status().num_spent == 7
@@ -131,7 +131,7 @@ def test_unsure_with_a_label_is_a_label(project, tmp_path):
     file = write(tmp_path / "a.csv", [(name, "odd", "unsure")])
     assert project.tell(file, annotator="ann").num_new == 1
     *_, last = project.store.events()
-    assert last.event.payload == {"unsure": True}
+    assert last.payload == {"unsure": True}
 
 
 def test_two_annotators_with_overlap_two(tmp_path):

@@ -424,9 +424,9 @@ def test_a_class_that_others_use_meanwhile_stays(project, tmp_path):
     project.import_labels(first, add_classes=True)
     own = project.import_labels(write(tmp_path / "b.csv", [("13.png", "zebra")])).uuid
     imported = next(
-        stored.event.payload["import"]
+        stored.payload["import"]
         for stored in project.store.events()
-        if stored.event.strategy == "imported"
+        if stored.strategy == "imported"
     )
     assert imported != own
     undone = project.undo_import(imported)

@@ -39,7 +39,7 @@ def test_the_comparison_sees_what_is_lost_doubled_or_mixed(tmp_path):
     assert "holds 'labels.csv', which the last export did not write" in export
     assert predictions == "0 predictions"
     with Project.open(life.folder) as project:
-        (event, *_) = [one.event for one in project.store.events() if one.event.item]
+        (event, *_) = [one for one in project.store.events() if one.item]
         again = replace(event, uuid=new_uuid())
         project.store.append([again])
     assert "a label is there twice" in life.faults("")

@@ -31,14 +31,14 @@ def test_every_verb_is_one_event_that_says_who_and_why(project):
     one, two, three, *_ = (asked.item for asked in project.ask().items)
     before = num_events(project)
     given = project.label(one, "odd", annotator="ann", lead_time=2.5)
-    assert (given.sequence, given.event.kind) == (before + 1, Kind.LABEL)
-    assert (given.event.round, given.event.strategy) == (0, "random")
-    assert given.event.payload == {"lead_time": 2.5}
+    assert (given.sequence, given.kind) == (before + 1, Kind.LABEL)
+    assert (given.round, given.strategy) == (0, "random")
+    assert given.payload == {"lead_time": 2.5}
     project.skip(two, annotator="ann")
     project.unsure(three, annotator="ann")
     assert words(project) == {one: "odd", two: "skip", three: "unsure"}
     changed = project.change(one, "even", annotator="ann")
-    assert changed.event.kind is Kind.RELABEL
+    assert changed.kind is Kind.RELABEL
     project.change(two, "odd", annotator="ann")
     project.change(three, None, annotator="ann")
     assert words(project) == {one: "even", two: "odd", three: "skip"}
@@ -46,7 +46,7 @@ def test_every_verb_is_one_event_that_says_who_and_why(project):
         range(before + 1, before + 7)
     )
     assert words(project, "bob") == {}
-    assert project.label(one, "odd", annotator="bob").event.annotator == "bob"
+    assert project.label(one, "odd", annotator="bob").annotator == "bob"
 
 
 def test_a_change_to_the_same_answer_is_none(project):

@@ -116,7 +116,7 @@ def test_the_comparison_sees_an_answer_that_was_out_of_turn(tmp_path):
     notes = Notes.read(file)
     with Project.open(folder) as project:
         held = {one.uuid for one in project.snapshot().verdicts}
-        label = next(o.event for o in project.store.events() if o.event.uuid in held)
+        label = next(o for o in project.store.events() if o.uuid in held)
         again = replace(label, uuid=new_uuid())
         number = project.store.append([again])[0].sequence
     notes.sent[again.uuid] = notes.sent[label.uuid] | {"uuid": again.uuid}

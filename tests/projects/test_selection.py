@@ -258,7 +258,7 @@ def test_rounds_say_who_chose_and_never_change(tmp_path):
             project.store.add_round(replace(second, seed=8))
         answer(project, asked)
         assert project.store.rounds() == (first, second)
-        labels = [s.event for s in project.store.events() if s.event.kind is Kind.LABEL]
+        labels = [s for s in project.store.events() if s.kind is Kind.LABEL]
         assert {(e.round, e.model) for e in labels} == {(0, None), (1, "model-000")}
 
 

@@ -79,7 +79,7 @@ def act(store, random):
     kind = Kind.LABEL
     if verb < 3:
         undone = store.undo(who)
-        return undone if verb < 2 else store.undo(who, target=undone.event.uuid)
+        return undone if verb < 2 else store.undo(who, target=undone.uuid)
     if verb == 3:
         asked = tuple(RoundItem(str(one)) for one in random.choice(ids, 6, False))
         step = len(store.rounds())

@@ -272,7 +272,7 @@ def test_a_server_killed_at_random_moments_loses_no_label(tmp_path, chromium):
     assert num_lost  # there was something to lose
     with Project.open(tmp_path / "digits-labels") as project:
         path_of = {one.id: one.path for one in project.store.items()}
-        events = [one.event for one in project.store.events() if one.event.item]
+        events = [one for one in project.store.events() if one.item]
     told = [(path_of[one.item], one.class_number) for one in events]
     assert dict(told) == said
     assert len(told) == len(said) > NUM_KILLS

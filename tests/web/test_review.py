@@ -203,7 +203,7 @@ def test_an_undo_leaves_alone_what_was_confirmed(project):
     tiles = [one["item"] for one in review(project, count=3)["tiles"]]
     name, back = uuid(), uuid()
     confirm(project, tiles, "even", uuid=name, annotator="ann")
-    assert project.undo(annotator="ann").event.item == last
+    assert project.undo(annotator="ann").item == last
     parts = {one.item: one.uuid for one in project.store.labels()}
     project.undo(annotator="ann", target=parts[tiles[0]])
     rest = tuple(tiles[1:])

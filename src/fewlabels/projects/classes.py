@@ -75,7 +75,7 @@ def merge_classes(
     with project.store.writing() as store:
         sent = store.sent(uuid, kind=Kind.CLASS_RETIRED, payload=facts)
         if sent is not None:
-            return int(sent.event.payload["num_labels"])
+            return int(sent.payload["num_labels"])
         number_of = {e.name: e.number for e in store.classes() if e.is_active}
         for given in (name,) if into is None else (name, into):
             if given not in number_of:
@@ -112,11 +112,11 @@ def restore_class(project: "Project", name: str, *, uuid: str | None = None) -> 
     with project.store.writing() as store:
         sent = store.sent(uuid, kind=Kind.CLASS_RESTORED, payload={"name": name})
         if sent is not None:
-            return int(sent.event.payload.get("num_labels", 0))
+            return int(sent.payload.get("num_labels", 0))
         removed = removed_classes(store)
         if name not in removed:
             raise UnknownNameError("removed class", name, removed)
-        event = removed[name].event
+        event = removed[name]
         num_labels = len(undo_written(store, event.uuid))
         facts = {"name": name, "num_labels": num_labels}
         _write(store, Kind.CLASS_RESTORED, event.class_number, uuid, facts)
@@ -178,7 +178,7 @@ def removed_classes(store: Store) -> dict[str, StoredEvent]:
     return {
         name_of[number]: stored
         for stored in retired
-        if (number := stored.event.class_number) in name_of
+        if (number := stored.class_number) in name_of
     }
 
 

@@ -23,7 +23,7 @@ from fewlabels.projects.classes import add_class, free_name, retire_class
 from fewlabels.projects.exchange import FaultyRowError, SourceRow, quoted, text_of
 from fewlabels.projects.image_index import inside
 from fewlabels.projects.labels import annotator_name, part_uuid, undo_written
-from fewlabels.projects.store import Annotation, Event, Item, Kind, Store, new_uuid
+from fewlabels.projects.store import Event, Item, Kind, Store, Verdict, new_uuid
 from fewlabels.projects.store.records import IMPORTED, LABELS, by_item
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def undo_import(project: "Project", uuid: str | None = None) -> UndoneImport:
                 raise UsageError("No imported label is in force to be undone.")
             last = max(held, key=lambda label: label.sequence)
             (stored,) = store.events(uuids=[last.uuid])
-            uuid = str(stored.event.payload[_KEY])
+            uuid = str(stored.payload[_KEY])
         undone = undo_written(store, uuid)
         named = {verdict.class_number for verdict in store.verdicts()}
         retired = []
@@ -370,7 +370,7 @@ class _Plan:
                     accepted[item] = label
         return accepted
 
-    def _conflict(self, verdict: Annotation, label: str) -> str:
+    def _conflict(self, verdict: Verdict, label: str) -> str:
         """Return why an image with a verdict cannot have a class; empty if it can."""
         who = quoted(verdict.annotator)
         if verdict.kind is Kind.SKIP:

@@ -26,7 +26,7 @@ from fewlabels.errors import (
 )
 from fewlabels.projects.store import Event, Kind, Store, StoredEvent, new_uuid, records
 from fewlabels.projects.store.leases import LEASE_SECONDS
-from fewlabels.projects.store.records import Annotation, Asking
+from fewlabels.projects.store.records import Asking, Verdict
 
 if TYPE_CHECKING:
     from fewlabels.projects.project import Project
@@ -183,7 +183,7 @@ def undo(
     with project.store.writing() as store:
         undone = store.undo(who, target=target, uuid=uuid)
         if token is not None:
-            item = str(undone.event.item)
+            item = str(undone.item)
             store.lease(who, 1, overlap=overlap, among=[item], token=token)
         return undone
 
@@ -211,7 +211,7 @@ def lease(
     """
     who, overlap = annotator_name(annotator), project.settings.overlap
     return project.store.lease(
-        who, count, overlap=overlap, ttl=ttl, among=-1, token=token
+        who, count, overlap=overlap, ttl=ttl, asked=True, token=token
     )
 
 
@@ -224,7 +224,7 @@ def annotator_name(annotator: str | None) -> str:
     return OWNER
 
 
-def _replaceable(verdicts: Iterable[Annotation], annotator: str) -> Annotation | None:
+def _replaceable(verdicts: Iterable[Verdict], annotator: str) -> Verdict | None:
     """Return the verdict that a person may replace: an own or an imported one."""
     given = [v for v in verdicts if v.annotator == annotator or v.is_imported]
     return min(given, key=lambda v: v.annotator != annotator, default=None)
@@ -234,7 +234,7 @@ def _check_room(
     store: Store,
     item: str,
     annotator: str,
-    verdicts: Sequence[Annotation],
+    verdicts: Sequence[Verdict],
     overlap: int,
 ) -> None:
     """Raise if others have given, or are about to give, all answers wanted."""
@@ -354,8 +354,8 @@ def revise(
 
 
 def _reason_to_leave(
-    own: Annotation | None,
-    current: Collection[Annotation],
+    own: Verdict | None,
+    current: Collection[Verdict],
     kind: Kind,
     number: int | None,
     *,
@@ -406,7 +406,7 @@ def restore(
     return tuple(done)
 
 
-def undo_written(store: Store, uuid: str) -> tuple[Annotation, ...]:
+def undo_written(store: Store, uuid: str) -> tuple[Verdict, ...]:
     """Undo and return the verdicts that a call wrote and that are still in force."""
     mine = tuple(
         verdict
@@ -417,9 +417,9 @@ def undo_written(store: Store, uuid: str) -> tuple[Annotation, ...]:
     return mine
 
 
-def undo_of(verdict: Annotation | Event) -> Event:
+def undo_of(event: Event) -> Event:
     """Return the event that undoes another one, in the name of whoever wrote that."""
-    return Event(kind=Kind.UNDO, annotator=verdict.annotator, target=verdict.uuid)
+    return Event(kind=Kind.UNDO, annotator=event.annotator, target=event.uuid)
 
 
 def part_uuid(uuid: str, *part: object) -> str:
@@ -444,8 +444,8 @@ def _parts(store: Store, items: Sequence[str], uuid: str) -> dict[str, list[Even
         item_of = {part_uuid(uuid, number, item): item for item in left}
         left = []
         for stored in store.events(uuids=item_of):
-            item = item_of[stored.event.uuid]
-            parts[item].append(stored.event)
+            item = item_of[stored.uuid]
+            parts[item].append(stored)
             left.append(item)
         number += 1
     return parts

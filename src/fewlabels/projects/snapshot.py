@@ -11,7 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Self
 
 from fewlabels.projects.store import Item, Kind, RoundItem, Store, StoredRound, records
-from fewlabels.projects.store.records import LABELS, Annotation, num_answers
+from fewlabels.projects.store.records import LABELS, Verdict, num_answers
 
 if TYPE_CHECKING:
     from fewlabels.pool import Images, Pool, Round
@@ -29,7 +29,7 @@ class Snapshot:
     """The images that are there, by path."""
     classes: tuple[str, ...]
     """Names of the classes, in the order of their numbers."""
-    verdicts: tuple[Annotation, ...]
+    verdicts: tuple[Verdict, ...]
     rounds: tuple[StoredRound, ...]
     overlap: int
     """Annotators who shall label each image."""
@@ -276,7 +276,7 @@ class Tally:
     repeats: dict[tuple[str, str], int] = field(default_factory=dict)
     """Confirmed images to label once more, with whoever confirmed them, and the number
     of the event."""
-    verdicts: dict[str, list[Annotation]] = field(default_factory=dict)
+    verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
     """Answers in force about each image that has some."""
     items_checksum: str = ""
     """Changes with the list of images."""
@@ -328,7 +328,7 @@ class Tally:
         self.rounds += added
         self.sequence, self.items_checksum = sequence, checksum
 
-    def _count(self, verdicts: list[Annotation], step: int) -> None:
+    def _count(self, verdicts: list[Verdict], step: int) -> None:
         """Add the verdicts on one image to all counts, or subtract them."""
         labels = [verdict for verdict in verdicts if verdict.kind in LABELS]
         for verdict in verdicts:
@@ -362,7 +362,7 @@ class Tally:
         return answers >= self.overlap or len(verdicts) >= self._num_people
 
 
-def _comes_back(verdict: Annotation) -> bool:
+def _comes_back(verdict: Verdict) -> bool:
     """Return whether a confirmed label is among those that are repeated: one in 20."""
     if verdict.strategy != records.CONFIRMED or verdict.kind is not Kind.LABEL:
         return False

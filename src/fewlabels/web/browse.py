@@ -28,7 +28,7 @@ from fewlabels.projects.store import (
     consensus,
     records,
 )
-from fewlabels.projects.store.records import LABELS, Annotation
+from fewlabels.projects.store.records import LABELS, Verdict
 from fewlabels.web.background import Background
 from fewlabels.web.messages import Change, Facts, Filter, ItemWish
 from fewlabels.web.pictures import ordered_digest
@@ -121,7 +121,7 @@ class ImageTable:
             self.hides[[row for row, _ in roles if row >= 0]] = True
             self.measures[measuring] = True
 
-    def _place(self, row: int, verdicts: Sequence[Annotation]) -> None:
+    def _place(self, row: int, verdicts: Sequence[Verdict]) -> None:
         """Write the answers about an image into its row."""
         for _ in range(len(self.answers), len(verdicts)):
             empty = np.full((1, len(self.ids)), _NO_ANSWER)
@@ -134,7 +134,7 @@ class ImageTable:
             self.answers[place, row] = (who, source, time)
         self.label[row], self.status[row] = self._joint(verdicts)
 
-    def _joint(self, verdicts: Sequence[Annotation]) -> tuple[int, int]:
+    def _joint(self, verdicts: Sequence[Verdict]) -> tuple[int, int]:
         """Return the class that answers agree on, and the number of their status."""
         labels = [verdict for verdict in verdicts if verdict.kind in LABELS]
         if labels:
@@ -292,7 +292,7 @@ class ImageTable:
         return [item for item, row in rows.items() if self.predicted[row] == number]
 
 
-def source_of(verdict: Annotation | Any) -> str:
+def source_of(verdict: StoredEvent) -> str:
     """Return where an answer comes from."""
     is_unasked = verdict.round is None and verdict.strategy in records.UNASKED
     return str(verdict.strategy) if is_unasked else "asked"
@@ -364,7 +364,7 @@ class Browse:
             if given.target is None:
                 raise UsageError("An undo needs the answer that it takes back.")
             undone = project.undo(target=given.target, **who)
-            done = {"items": [str(undone.event.item)]}
+            done = {"items": [str(undone.item)]}
         elif given.verb in {"unlabel", "skip"}:
             revised = project.revise(items, skip=given.verb == "skip", **who)
             done = asdict(revised)
@@ -392,7 +392,7 @@ class Browse:
                 known.number: known.name for known in table.classes
             }
         events = list(session.project.store.events(item=item))
-        has_answered = any(stored.event.annotator == who for stored in events)
+        has_answered = any(stored.annotator == who for stored in events)
         if entry["answer"] == "undecided" and not has_answered:
             events = []  # the answers of others would sway one that is still wanted
         tiles = session.tiles([entry])
@@ -433,19 +433,19 @@ def _event_facts(
     root_of: dict[str, str] = {}
     is_undone: dict[str, bool] = defaultdict(bool)
     for stored in events:
-        if stored.event.target is not None:
-            target = stored.event.target
-            root = root_of[stored.event.uuid] = root_of.get(target, target)
+        if stored.target is not None:
+            target = stored.target
+            root = root_of[stored.uuid] = root_of.get(target, target)
             is_undone[root] = not is_undone[root]
     return [
         {
-            "uuid": stored.event.uuid,
-            "person": stored.event.annotator,
-            "kind": stored.event.kind.value,
-            "label": names.get(stored.event.class_number),
-            "source": source_of(stored.event),
+            "uuid": stored.uuid,
+            "person": stored.annotator,
+            "kind": stored.kind.value,
+            "label": names.get(stored.class_number),
+            "source": source_of(stored),
             "time": stored.server_time.timestamp(),
-            "is_undone": is_undone[stored.event.uuid],
+            "is_undone": is_undone[stored.uuid],
         }
         for stored in reversed(events)
     ]

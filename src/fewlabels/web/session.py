@@ -216,8 +216,8 @@ class Session:
             "removed": [
                 {
                     "name": name,
-                    "into": stored.event.payload.get("into"),
-                    "num_labels": stored.event.payload.get("num_labels", 0),
+                    "into": stored.payload.get("into"),
+                    "num_labels": stored.payload.get("num_labels", 0),
                 }
                 for name, stored in reversed(removed.items())
             ]
@@ -255,7 +255,7 @@ class Session:
         """Undo an answer, and lease its image to the tab that did so."""
         who: Facts = {"annotator": action.annotator, "uuid": action.uuid}
         done = self.project.undo(target=action.target, token=action.tab, **who)
-        shown = self._shown([str(done.event.item)])
+        shown = self._shown([str(done.item)])
         return {"saved": done.sequence, "item": shown[0] if shown else None}
 
     def _shown(self, items: list[str]) -> list[Facts]:
@@ -444,9 +444,9 @@ def class_measures(status: Status, retired: Collection[str]) -> list[Facts]:
 def repeated_labels(store: Store) -> AuditedAccuracy:
     """Return how many confirmed labels were the same when they were given again."""
     repeats = [
-        stored.event
+        stored
         for stored in store.events(kinds={Kind.RELABEL})
-        if REPEATED in stored.event.payload
+        if REPEATED in stored.payload
     ]
     items = [str(event.item) for event in repeats]
     held = {verdict.uuid for verdict in store.verdicts(items=items)}

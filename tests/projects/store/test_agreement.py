@@ -10,8 +10,8 @@ from tests.projects.store.toy import fill, label
 
 from fewlabels.errors import UsageError
 from fewlabels.projects.store import (
-    Annotation,
     Kind,
+    Verdict,
     agreement,
     cohen_kappa,
     consensus,
@@ -33,7 +33,7 @@ FLEISS_1971 = [  # ten patients, fourteen raters, five diagnoses; kappa is 0.210
 
 
 def verdict(item, annotator, class_number):
-    return Annotation(
+    return Verdict(
         item=item,
         annotator=annotator,
         kind=Kind.LABEL,

@@ -213,7 +213,7 @@ def test_readers_do_not_wait_for_the_writer(store, place):
     with Store.open(place, busy_seconds=0.2) as other, store.write_connection() as own:
         own.execute(text("DELETE FROM leases"))
         assert other.labels() == ()
-        assert item not in {stored.event.item for stored in other.events()}
+        assert item not in {stored.item for stored in other.events()}
 
 
 def test_many_processes_may_open_a_new_store_at_once(place):

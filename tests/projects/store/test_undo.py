@@ -103,7 +103,7 @@ def test_the_view_is_what_the_events_say(tmp_path_factory, steps):
     with Store.open(folder / "labels.sqlite") as store:
         items = fill(store, NUM_ITEMS)
         twin = play(store, items, steps)
-        events = [one.event for one in store.events(after=3)]
+        events = list(store.events(after=3))
         assert [e.uuid for e in events] == [e.uuid for e in twin.log]  # none deleted
 
 
@@ -135,7 +135,7 @@ def test_undoing_everything_and_the_undos_restores_the_view(store):
     ]
     store.append(events)
     before = store.labels()
-    undos = [store.undo("ann").event.uuid for _ in events]
+    undos = [store.undo("ann").uuid for _ in events]
     assert store.labels() == ()
     for uuid in undos:
         store.undo("ann", target=uuid)
@@ -182,8 +182,8 @@ def press(store, items, steps):
             editor.done.append(event)
         elif editor.done:
             undone = store.undo(annotator)
-            assert undone.event.target == editor.done.pop().uuid
-            assert store.event(undone.event.uuid) == undone
+            assert undone.target == editor.done.pop().uuid
+            assert store.event(undone.uuid) == undone
         else:
             with pytest.raises(UsageError, match=f"'{annotator}' has nothing to undo"):
                 store.undo(annotator)
@@ -244,6 +244,6 @@ def test_what_was_undone_out_of_order_comes_back(store):
     undone = store.undo("ann", target=given_first.uuid)
     store.undo("ann")
     assert set(current(store)) == {(two, "ann")}
-    store.undo("ann", target=undone.event.uuid)
+    store.undo("ann", target=undone.uuid)
     assert set(current(store)) == {(one, "ann"), (two, "ann")}
     assert current(store)[one, "ann"] == 1

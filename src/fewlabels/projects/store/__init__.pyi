@@ -2,7 +2,7 @@ from .records import Agreement as Agreement, Consensus as Consensus
 from .records import agreement as agreement, consensus as consensus
 from .records import cohen_kappa as cohen_kappa, fleiss_kappa as fleiss_kappa
 from .items import candidates_digest as candidates_digest
-from .records import Annotation as Annotation, Asking as Asking, Event as Event
+from .records import Asking as Asking, Event as Event, Verdict as Verdict
 from .records import Item as Item, Kind as Kind
 from .records import LabelClass as LabelClass, Lease as Lease, Leased as Leased
 from .records import ListedFile as ListedFile, RoundItem as RoundItem

@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from fewlabels.errors import UsageError, check_range
+from fewlabels.errors import check_range
 from fewlabels.projects.store import records, schema
 from fewlabels.projects.store.database import Database, chunked
 from fewlabels.projects.store.records import Lease, Leased
@@ -28,9 +28,6 @@ MOST_LISTED = 10_000
 MOST_SECONDS = 7 * 24 * 3600
 """Longest time that a lease can last without a heartbeat."""
 
-Among = int | Sequence[str] | None
-"""Items to lease: step of a round, -1 for the last one, ids, or None for all."""
-
 
 class Leases(Database):
     """Methods of a store about leases."""
@@ -42,7 +39,8 @@ class Leases(Database):
         *,
         overlap: int = 1,
         ttl: float = LEASE_SECONDS,
-        among: Among = None,
+        among: Sequence[str] | None = None,
+        asked: bool = False,
         token: str | None = None,
     ) -> Leased:
         """Lease items to an annotator, so that none goes to more people than wanted.
@@ -52,8 +50,9 @@ class Leases(Database):
             count: How many items, at most.
             overlap: How many annotators label each item.
             ttl: Seconds until the lease expires; :meth:`heartbeat` prolongs it.
-            among: Step of a round, ids of items, or None for all by path. -1 is the
-                last round, after those that its option ``since`` keeps open.
+            among: Ids of items, or None for all by path.
+            asked: Only items of the last round, after those of earlier rounds that its
+                option ``since`` keeps open, in the order of asking.
             token: Token of an earlier lease of the same tab or process, whose items
                 come first. Items that the annotator holds under another token are not
                 returned, so that two tabs never show the same item.
@@ -77,28 +76,30 @@ class Leases(Database):
                 times = {"granted": now, "expires": now + (row.expires - row.granted)}
                 connection.execute(sa.update(LEASES).where(*same).values(times))
 
-            candidates = _candidates(connection, among)
+            candidates = _asked(connection) if asked else sa.select(ITEMS.c.id)
+            is_listed = sa.true() if among is None else ITEMS.c.id.in_(among)
+            candidates = candidates.where(ITEMS.c.state == schema.PRESENT, is_listed)
+            candidates = candidates.order_by(ITEMS.c.path)
             mine = LEASES.c.item == ITEMS.c.id, LEASES.c.annotator == annotator
             query = candidates.where(sa.exists().where(*mine, LEASES.c.token == token))
-            held = _first(connection, query, among, count)
-            for some in chunked(held):
-                own = LEASES.c.annotator == annotator, LEASES.c.item.in_(some)
-                connection.execute(sa.update(LEASES).where(*own).values(terms))
+            held = connection.execute(query.limit(count)).scalars().all()
+            own = LEASES.c.annotator == annotator, LEASES.c.item.in_(held)
+            connection.execute(sa.update(LEASES).where(*own).values(terms))
 
             on_item = VERDICTS.c.item == ITEMS.c.id
             has_spoken = sa.exists().where(on_item, VERDICTS.c.annotator == annotator)
             worth = {str(k): records.num_answers(k, overlap) for k in records.VERDICTS}
             answers = sa.func.sum(sa.case(worth, value=VERDICTS.c.kind))
             given = sa.select(sa.func.coalesce(answers, 0)).where(on_item)
-            num_given = given.scalar_subquery()
             holding = sa.select(sa.func.count()).where(LEASES.c.item == ITEMS.c.id)
-            num_holding = holding.scalar_subquery()
-            new: list[str] = []
+            num_given, num_holding = given.scalar_subquery(), holding.scalar_subquery()
+            new: Sequence[str] = ()
             if len(held) < count:
                 is_wanted = num_given + num_holding < overlap  # nobody does both
                 is_mine = sa.exists().where(*mine)
                 query = candidates.where(~has_spoken, ~is_mine, is_wanted)
-                new = _first(connection, query, among, count - len(held))
+                query = query.limit(count - len(held))
+                new = connection.execute(query).scalars().all()
             if new:
                 terms |= {"annotator": annotator, "token": token}
                 rows = [terms | {"item": item} for item in new]
@@ -150,39 +151,18 @@ class Leases(Database):
             )
 
 
-def _candidates(connection: sa.Connection, among: Among) -> sa.Select[Any]:
-    """Select the present items among which to lease, in their order."""
-    query = sa.select(ITEMS.c.id).where(ITEMS.c.state == schema.PRESENT)
-    if among is None:
-        return query.order_by(ITEMS.c.path)
-    if isinstance(among, int):
-        query = query.join(ROUND_ITEMS, ROUND_ITEMS.c.item == ITEMS.c.id)
-        query = query.order_by(ROUND_ITEMS.c.round, ROUND_ITEMS.c.rank)
-        if among != -1:
-            return query.where(ROUND_ITEMS.c.round == among)
-        # A round that was chosen ahead names in its options the first one still open.
-        rounds = sa.select(schema.ROUNDS).order_by(schema.ROUNDS.c.step.desc())
-        last = connection.execute(rounds.limit(1)).first()
-        since = 0 if last is None else int(last.options.get("since", last.step))
-        earlier = ROUND_ITEMS.alias()  # an item may be in several of them
-        is_repeated = sa.exists().where(
-            earlier.c.item == ROUND_ITEMS.c.item,
-            earlier.c.round >= since,
-            earlier.c.round < ROUND_ITEMS.c.round,
-        )
-        return query.where(ROUND_ITEMS.c.round >= since, ~is_repeated)
-    if isinstance(among, str):
-        raise UsageError(f"among='{among}' is one id; give a list of ids or a round.")
-    check_range("The number of items in among", len(among), at_most=MOST_LISTED)
-    is_listed = (ITEMS.c.id.in_(some) for some in chunked(among))
-    return query.where(sa.or_(sa.false(), *is_listed))
-
-
-def _first(
-    connection: sa.Connection, query: sa.Select[Any], among: Among, count: int
-) -> list[str]:
-    """Return the first items of a query, in the order of the list if there is one."""
-    if among is None or isinstance(among, int):
-        return list(connection.execute(query.limit(count)).scalars())
-    rank = {item: number for number, item in enumerate(among)}
-    return sorted(connection.execute(query).scalars(), key=rank.__getitem__)[:count]
+def _asked(connection: sa.Connection) -> sa.Select[Any]:
+    """Select the items of the last round and of those that it keeps open."""
+    # A round that was chosen ahead names in its options the first one still open.
+    rounds = sa.select(schema.ROUNDS).order_by(schema.ROUNDS.c.step.desc())
+    last = connection.execute(rounds.limit(1)).first()
+    since = 0 if last is None else int(last.options.get("since", last.step))
+    earlier = ROUND_ITEMS.alias()  # an item may be in several of them
+    is_repeated = sa.exists().where(
+        earlier.c.item == ROUND_ITEMS.c.item,
+        earlier.c.round >= since,
+        earlier.c.round < ROUND_ITEMS.c.round,
+    )
+    query = sa.select(ITEMS.c.id).join(ROUND_ITEMS, ROUND_ITEMS.c.item == ITEMS.c.id)
+    query = query.where(ROUND_ITEMS.c.round >= since, ~is_repeated)
+    return query.order_by(ROUND_ITEMS.c.round, ROUND_ITEMS.c.rank)

@@ -131,31 +131,23 @@ class Event:
         _check_json("payload of an event", self.payload)
 
 
-@dataclass(frozen=True)
-class StoredEvent:
+@dataclass(frozen=True, kw_only=True)
+class StoredEvent(Event):
     """An event that is in the store for good."""
 
     sequence: int
     """Its number: 1, 2, 3, ... in the order in which events became visible."""
     server_time: datetime
-    event: Event
+
+    def __post_init__(self) -> None:
+        """Check nothing: that was done before it was stored."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Annotation:
-    """The current verdict of one annotator on one item."""
+class Verdict(StoredEvent):
+    """A label, skip or *unsure* that is in force."""
 
     item: str
-    annotator: str
-    kind: Kind
-    class_number: int | None
-    """The class; None for a skipped item or one that the annotator is unsure of."""
-    sequence: int
-    uuid: str
-    server_time: datetime
-    round: int | None
-    strategy: str | None
-    model: str | None
 
     @property
     def is_confirmed(self) -> bool:
@@ -184,9 +176,9 @@ class Annotation:
         return self.class_number == class_number
 
 
-def by_item(verdicts: Iterable[Annotation]) -> dict[str, list[Annotation]]:
+def by_item(verdicts: Iterable[Verdict]) -> dict[str, list[Verdict]]:
     """Return verdicts by their item."""
-    groups: dict[str, list[Annotation]] = defaultdict(list)
+    groups: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
         groups[verdict.item].append(verdict)
     return groups
@@ -359,7 +351,7 @@ class Agreement:
     """Fleiss' kappa over all; None if it is not defined (see ``fleiss_kappa``)."""
 
 
-def consensus(labels: Iterable[Annotation], overlap: int = 1) -> tuple[Consensus, ...]:
+def consensus(labels: Iterable[Verdict], overlap: int = 1) -> tuple[Consensus, ...]:
     """Return the consensus on each labeled item, by id.
 
     Args:
@@ -380,7 +372,7 @@ def consensus(labels: Iterable[Annotation], overlap: int = 1) -> tuple[Consensus
     return tuple(result)
 
 
-def agreement(labels: Sequence[Annotation]) -> Agreement:
+def agreement(labels: Sequence[Verdict]) -> Agreement:
     """Return how far annotators agree on the items that they share."""
     by_annotator: dict[str, dict[str, int | None]] = defaultdict(dict)
     for label in labels:
@@ -450,7 +442,7 @@ def fleiss_kappa(votes: Sequence[Mapping[int, int]]) -> float | None:
     return None if chance == 1 else (observed - chance) / (1 - chance)
 
 
-def _votes(labels: Iterable[Annotation]) -> dict[str, Counter[int]]:
+def _votes(labels: Iterable[Verdict]) -> dict[str, Counter[int]]:
     votes: dict[str, Counter[int]] = defaultdict(Counter)
     for label in labels:
         if label.class_number is not None:

@@ -14,7 +14,7 @@ person never undo the same event twice.
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
@@ -27,12 +27,13 @@ from fewlabels.projects.store import database, records, schema
 from fewlabels.projects.store.database import chunked, streamed
 from fewlabels.projects.store.items import Items
 from fewlabels.projects.store.leases import Leases
-from fewlabels.projects.store.records import LABELS, Event, Kind, StoredEvent
+from fewlabels.projects.store.records import LABELS, Event, Kind, StoredEvent, Verdict
 from fewlabels.projects.store.schema import CLASSES, EVENTS, ITEMS, renew_checksums
 
 _MANY = 500
 _MOST_LISTED = 2_000  # items whose verdicts are read by id; for more, all are read
 _FIELDS = tuple(field.name for field in fields(Event))
+_STORED = tuple(field.name for field in fields(StoredEvent))
 _CANCELED = EVENTS.alias()
 _WITH_TARGETS = sa.select(EVENTS, _CANCELED.c.uuid.label("target_uuid")).select_from(
     EVENTS.outerjoin(_CANCELED, EVENTS.c.target == _CANCELED.c.sequence)
@@ -51,7 +52,6 @@ class Store(Items, Leases):
         >>> folder = TemporaryDirectory()
         >>> store = Store.open(Path(folder.name) / "labels.sqlite")
         >>> store.add_classes(["cat", "dog"], annotator="ann")
-        (0, 1)
         >>> file = ListedFile(path="a.png", digest="0f", size=1, mtime_ns=0)
         >>> store.index([file])
         >>> label = Event(
@@ -147,7 +147,7 @@ class Store(Items, Leases):
             stored = {}
             for uuids in chunked(event.uuid for event in given):
                 for known in _events(connection, EVENTS.c.uuid.in_(uuids)):
-                    stored[known.event.uuid] = known
+                    stored[known.uuid] = known
             new = [event for event in given if event.uuid not in stored]
             _check_references(connection, new)
             query = sa.select(sa.func.max(EVENTS.c.sequence))
@@ -155,11 +155,11 @@ class Store(Items, Leases):
             now = self.now(connection)
             rows: list[dict[str, Any]] = []  # many events cost few statements
             for event in given:
-                values = {name: getattr(event, name) for name in _FIELDS}
+                facts = {name: getattr(event, name) for name in _FIELDS}
                 if event.uuid in stored:
-                    _check_same(stored[event.uuid], values)
+                    _check_same(stored[event.uuid], facts)
                     continue
-                values |= {"kind": event.kind.value, "root": None, "server_time": now}
+                values = facts | {"kind": event.kind.value, "root": None}
                 if rows and event.kind not in records.VERDICTS:  # it reads earlier ones
                     connection.execute(EVENTS.insert(), rows)
                     rows = []
@@ -168,9 +168,11 @@ class Store(Items, Leases):
                 elif event.kind in records.CLASS_EVENTS:
                     _change_class(connection, event)
                 last += 1
-                rows.append(values | {"sequence": last})
-                written = replace(event, item=values["item"])
-                stored[event.uuid] = StoredEvent(last, now, written)
+                rows.append(values | {"sequence": last, "server_time": now})
+                written = facts | {"item": values["item"]}
+                stored[event.uuid] = StoredEvent(
+                    **written, sequence=last, server_time=now
+                )
             if rows:
                 connection.execute(EVENTS.insert(), rows)
             if last > first:
@@ -200,7 +202,7 @@ class Store(Items, Leases):
         with self.writing() as store, store.write_connection() as connection:
             sent = store.event(uuid)
             if target is None and sent is not None:
-                target = sent.event.target  # as the first time
+                target = sent.target  # as the first time
             if target is None:  # the last verdict in force that was asked for
                 found = schema.IN_FORCE.c
                 is_asked = sa.or_(
@@ -262,7 +264,7 @@ class Store(Items, Leases):
         """
         stored = self.event(uuid)
         if stored is not None:
-            entries = {**stored.event.payload, **(payload or {})}
+            entries = {**stored.payload, **(payload or {})}
             _check_same(stored, same | {"payload": entries})
         return stored
 
@@ -283,16 +285,17 @@ class Store(Items, Leases):
 
     # ------------------------------------------------------------------- labels
 
-    def labels(self) -> tuple[records.Annotation, ...]:
+    def labels(self) -> tuple[Verdict, ...]:
         """Return the current labels: those verdicts that have a class."""
         return tuple(verdict for verdict in self.verdicts() if verdict.kind in LABELS)
 
     def verdicts(
         self, *, items: Collection[str] | None = None, with_replaced: bool = False
-    ) -> tuple[records.Annotation, ...]:
+    ) -> tuple[Verdict, ...]:
         """Return the current labels, skips and *unsure* answers.
 
-        Those of images that are not there any more are among them.
+        Those of images that are not there any more are among them. Payloads and the
+        clocks of annotators are left out.
 
         Args:
             items: Only those on these items; None for all.
@@ -311,7 +314,7 @@ class Store(Items, Leases):
         wanted = None if items is None else set(items)
         with self.read_connection() as connection:
             return tuple(
-                records.Annotation(**(dict(row._mapping) | {"kind": Kind(row.kind)}))
+                Verdict(**(dict(row._mapping) | {"kind": Kind(row.kind)}))
                 for row in streamed(connection, query)
                 if wanted is None or row.item in wanted
             )
@@ -324,23 +327,18 @@ class Store(Items, Leases):
             rows = connection.execute(sa.select(CLASSES).order_by(CLASSES.c.number))
             return tuple(records.LabelClass(*row) for row in rows)
 
-    def add_classes(self, names: Iterable[str], *, annotator: str) -> tuple[int, ...]:
-        """Add classes and return a number per name; a known name keeps its number."""
-        wanted = tuple(names)
+    def add_classes(self, names: Iterable[str], *, annotator: str) -> None:
+        """Add classes, numbered on from those that there are."""
         with self.writing() as store:
-            numbers = {known.name: known.number for known in store.classes()}
-            new = [name for name in dict.fromkeys(wanted) if name not in numbers]
-            numbers |= {name: number for number, name in enumerate(new, len(numbers))}
             store.append(
                 Event(
                     kind=Kind.CLASS_ADDED,
                     annotator=annotator,
-                    class_number=numbers[name],
+                    class_number=number,
                     payload={"name": name},
                 )
-                for name in new
+                for number, name in enumerate(names, len(store.classes()))
             )
-        return tuple(numbers[name] for name in wanted)
 
     def begin(self, names: Iterable[str], *, annotator: str) -> str:
         """Add the first classes of a project to an empty store; return its identity."""
@@ -363,9 +361,10 @@ def _events(
     """Yield the events that meet all conditions; an undo has the UUID of its target."""
     query = _WITH_TARGETS.where(*conditions).order_by(EVENTS.c.sequence)
     for row in streamed(connection, query):
-        content = {name: getattr(row, name) for name in _FIELDS}
-        content |= {"kind": Kind(row.kind), "target": row.target_uuid}
-        yield StoredEvent(row.sequence, row.server_time, Event(**content))
+        columns = {name: getattr(row, name) for name in _STORED}
+        yield StoredEvent(
+            **columns | {"kind": Kind(row.kind), "target": row.target_uuid}
+        )
 
 
 # -------------------------------------------------------------------- writing events
@@ -374,11 +373,11 @@ def _events(
 def _check_same(stored: StoredEvent, expected: Mapping[str, Any]) -> None:
     """Refuse a UUID that was sent before with other content."""
     for name, value in expected.items():
-        before = getattr(stored.event, name)
-        is_filled_in = name == "item" and stored.event.kind is Kind.UNDO  # by the store
+        before = getattr(stored, name)
+        is_filled_in = name == "item" and stored.kind is Kind.UNDO  # by the store
         if before != value and not is_filled_in:
             raise ReplayError(
-                f"The UUID {stored.event.uuid} came again with another content: {name} "
+                f"The UUID {stored.uuid} came again with another content: {name} "
                 f"was {before!r} in event {stored.sequence} and is {value!r}."
             )
 
