@@ -13,8 +13,8 @@ from typer import Argument, Exit
 
 from fewlabels import jobs
 from fewlabels.cli import options
-from fewlabels.cli.options import AllowCode, Download, Encoder, Json, Quiet
-from fewlabels.cli.terminal import Terminal, print_json, table
+from fewlabels.cli.options import AllowCode, Download, Encoder, Json, Quiet, QuietOrJson
+from fewlabels.cli.terminal import Terminal, table
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.experiments import bench
 from fewlabels.experiments.settings import Choice
@@ -34,7 +34,8 @@ Folder = Annotated[Path, Argument(metavar="DIR", help="Benchmark folder.")]
 
 
 @app.command("list")
-def list_recipes(*, as_json: Json = False) -> None:
+@options.documented
+def list_recipes(*, terminal: Json) -> None:
     """List the recipes: what each compares and costs.
 
     Each has a twin NAME_supervised that trains on labeled images alone.
@@ -42,9 +43,7 @@ def list_recipes(*, as_json: Json = False) -> None:
     from fewlabels.projects import duration
 
     recipes = [bench.recipe(name) for name in bench.names()]
-    if as_json:
-        print_json([recipe.model_dump(mode="json") for recipe in recipes])
-        return
+    terminal.json([recipe.model_dump(mode="json") for recipe in recipes])
     drawn = Table(box=None, pad_edge=False)
     for column in ("recipe", "size", "runs", "trainings", "time"):
         drawn.add_column(column, no_wrap=True)
@@ -56,7 +55,7 @@ def list_recipes(*, as_json: Json = False) -> None:
         counts = (str(cost.num_cells), str(cost.num_trainings))
         time = duration(3600 * cost.hours)
         drawn.add_row(recipe.name, recipe.scale, *counts, time, recipe.title)
-    Terminal().result(drawn)
+    terminal.result(drawn)
 
 
 @app.command()
@@ -78,8 +77,7 @@ def run(
     tensorboard: bool = False,
     mlflow: str | None = None,
     allow_code: AllowCode = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    terminal: QuietOrJson,
 ) -> None:
     """Do the missing runs of experiments, then write their reports.
 
@@ -107,7 +105,6 @@ def run(
     does: Executor = jobs.RayExecutor(address, gpus=gpus)
     if engine == "local":
         does = jobs.LocalExecutor(workers)
-    terminal = Terminal(quiet or as_json)
     folder = bench.BenchFolder(out)
     folder.check_usable()
     costs = [_cost(each, folder, does, measure, terminal) for each in experiments]
@@ -119,8 +116,7 @@ def run(
         other = f", and {total - own} for other readings" if total > own else ""
         terminal.result(f"Total: {own} trainings of {length}{other}")
     if dry_run:
-        if as_json:
-            print_json([asdict(cost) | {"hours": cost.hours} for cost in costs])
+        terminal.json([asdict(cost) | {"hours": cost.hours} for cost in costs])
         return
     folder.open()
     any_failed = False
@@ -130,16 +126,15 @@ def run(
         )
         any_failed |= failed > 0
         page = _write_report(folder, experiment.name, terminal)
-        if as_json:
-            facts = {"experiment": experiment.name, "failed": failed, "report": page}
-            print_json(facts)
+        facts = {"experiment": experiment.name, "failed": failed, "report": page}
+        terminal.json(facts)
     if any_failed:
         raise Exit(1)
 
 
 @app.command()
 @options.documented
-def report(path: Folder, recipe: str | None = None, *, quiet: Quiet = False) -> None:
+def report(path: Folder, recipe: str | None = None, *, terminal: Quiet) -> None:
     """Write a page, figures and tables with the results so far.
 
     Options:
@@ -152,7 +147,7 @@ def report(path: Folder, recipe: str | None = None, *, quiet: Quiet = False) -> 
     if not known:
         raise UsageError(f"No experiment was run in '{path}' yet: no report to write.")
     for name in [recipe] if recipe else known:
-        _write_report(folder, name, Terminal(quiet))
+        _write_report(folder, name, terminal)
 
 
 @app.command()
@@ -162,18 +157,16 @@ def verify(
     *,
     seed: int | None = None,
     allow_code: AllowCode = False,
-    quiet: Quiet = False,
+    terminal: Quiet,
 ) -> None:
     """Repeat a random finished run from scratch and compare.
 
     Options:
         seed: Selects the run. [default: a different one each time]
     """
-    terminal = Terminal(quiet)
     drawn = secrets.randbelow(_MOST_DRAWN) if seed is None else seed
-    with terminal.busy():
-        folder = bench.BenchFolder(path)
-        verdict = bench.verify(folder, seed=drawn, allow_code=allow_code)
+    folder = bench.BenchFolder(path)
+    verdict = bench.verify(folder, seed=drawn, allow_code=allow_code)
     terminal.result(f"{verdict.cell.label} ({verdict.cell.address}), --seed {drawn}")
     for change in verdict.changes:
         terminal.say(f"Note: {change}")
@@ -250,8 +243,7 @@ def _cost(
 
     seconds = None
     if num_steps is not None:
-        with terminal.busy():
-            seconds = bench.measure(experiment, num_steps)
+        seconds = bench.measure(experiment, num_steps)
         terminal.result(
             f"{experiment.name}: {num_steps} steps took {seconds:.3g} seconds each"
         )
@@ -297,17 +289,16 @@ def do_runs(
     cells = bench.plan(experiment).all
     failed, total = [], len(cells)
     done = total - len(folder.missing(cells))
-    with terminal.busy():
-        for ended in bench.run(experiment, folder, engine, tensorboard=tensorboard):
-            done += 1
-            if ended.error is not None:
-                failed.append(ended.cell)
-                outcome = f"failed: {ended.error}"
-            else:
-                right = folder.run_folder(ended.cell).lines()[-1].accuracy
-                outcome = "not measured" if right is None else f"{100 * right:.1f} %"
-            if done % every == 0 or ended.error is not None:
-                terminal.say(f"[{done}/{total}] {ended.cell.label}: {outcome}")
+    for ended in bench.run(experiment, folder, engine, tensorboard=tensorboard):
+        done += 1
+        if ended.error is not None:
+            failed.append(ended.cell)
+            outcome = f"failed: {ended.error}"
+        else:
+            right = folder.run_folder(ended.cell).lines()[-1].accuracy
+            outcome = "not measured" if right is None else f"{100 * right:.1f} %"
+        if done % every == 0 or ended.error is not None:
+            terminal.say(f"[{done}/{total}] {ended.cell.label}: {outcome}")
     if log is not None:
         for cell in cells:
             if folder.is_finished(cell):
@@ -334,8 +325,7 @@ def demo(
     *,
     fast: bool = False,
     out: Path | None = None,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    terminal: QuietOrJson,
 ) -> None:
     """Compare four ways to choose digits to label, and write a report.
 
@@ -351,7 +341,6 @@ def demo(
     from fewlabels.report.bench_sections import context_of
 
     experiment = bench.checked(demo_experiment(is_fast=fast))
-    terminal = Terminal(quiet or as_json)
     folder = bench.BenchFolder(out or Path(f"fewlabels-demo{'-fast' * fast}"))
     folder.open()
     failed = do_runs(experiment, folder, jobs.LocalExecutor(), terminal, every=16)
@@ -359,8 +348,7 @@ def demo(
     context = context_of(bench.read_results(folder, experiment))
     shown = {each.results.condition.name: each for each in context.conditions}
     results = {name: _results(each) for name, each in shown.items()}
-    if as_json:
-        print_json({"results": results, "report": page})
+    terminal.json({"results": results, "report": page})
     for name, each in shown.items():
         terminal.result(_demo_table(name, each.seeds_text, results[name]))
     terminal.result(finding(context))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 
 from fewlabels.cli import options
-from fewlabels.cli.terminal import Terminal, print_json, print_line
+from fewlabels.cli.terminal import print_line
 from fewlabels.data.shards import Shards
 from fewlabels.data.untrusted import read_npz
 from fewlabels.errors import DataError, UsageError, check_range, count
@@ -39,8 +39,7 @@ def embed(
     cpus: float = 1.0,
     gpus: float = 0.0,
     dry_run: bool = False,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    terminal: options.QuietOrJson,
 ) -> None:
     """Turn images into Parquet shards with the columns id and embedding.
 
@@ -62,35 +61,30 @@ def embed(
     on_cluster = {"--address": address, "--gpus": gpus or None}
     on_cluster |= {"--cpus": None if cpus == 1 else cpus}
     options.check_engine(engine, local={"--workers": workers}, ray=on_cluster)
-    terminal = Terminal(quiet or as_json)
     if workers is None and torch.cuda.is_available():
         workers = 1  # processes would share the GPU
     here = LocalExecutor(workers)
-    with terminal.busy():
-        work = planned(
-            source, out, encoder=name, quality=quality, shard_size=shard_size
+    work = planned(source, out, encoder=name, quality=quality, shard_size=shard_size)
+    if dry_run:
+        cost = work.estimate(here.num_workers)
+        seconds = cost.seconds(here.num_workers)
+        result = asdict(cost) | {"seconds": seconds}
+        words = (
+            f"{count(cost.num_images, 'image')} on "
+            f"{count(here.num_workers, 'worker')}: {duration(seconds)}, "
+            f"{cost.worker_hours:.2g} worker-hours, {cost.num_bytes / 1e6:,.0f} MB "
+            "of shards."
         )
-        if dry_run:
-            cost = work.estimate(here.num_workers)
-            seconds = cost.seconds(here.num_workers)
-            result = asdict(cost) | {"seconds": seconds}
-            words = (
-                f"{count(cost.num_images, 'image')} on "
-                f"{count(here.num_workers, 'worker')}: {duration(seconds)}, "
-                f"{cost.worker_hours:.2g} worker-hours, {cost.num_bytes / 1e6:,.0f} MB "
-                "of shards."
-            )
-        else:
-            cluster = RayExecutor(address, cpus=cpus, gpus=gpus)
-            done = work.run(here if engine == "local" else cluster)
-            result, left = asdict(done), len(done.unreadable)
-            rows, shards = count(done.num_rows, "row"), count(done.num_shards, "shard")
-            before = f", {done.num_found:,} of them made before" * bool(done.num_found)
-            words = f"{rows} in {shards}{before}: {done.folder}."
-            if left:
-                words += f" {count(left, 'image')} in {UNREADABLE} could not be read."
-    if as_json:
-        print_json(result)
+    else:
+        cluster = RayExecutor(address, cpus=cpus, gpus=gpus)
+        done = work.run(here if engine == "local" else cluster)
+        result, left = asdict(done), len(done.unreadable)
+        rows, shards = count(done.num_rows, "row"), count(done.num_shards, "shard")
+        before = f", {done.num_found:,} of them made before" * bool(done.num_found)
+        words = f"{rows} in {shards}{before}: {done.folder}."
+        if left:
+            words += f" {count(left, 'image')} in {UNREADABLE} could not be read."
+    terminal.json(result)
     terminal.result(words)
 
 
@@ -105,8 +99,7 @@ def select(
     engine: str = "local",
     processes: int = 1,
     address: options.Address = None,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    terminal: options.QuietOrJson,
 ) -> None:
     """Choose which items to label next, from embeddings of any framework.
 
@@ -128,11 +121,10 @@ def select(
     own = {"--processes": None if processes == 1 else processes}
     options.check_engine(engine, local=own, ray={"--address": address})
     check_range("processes", processes, at_least=1)
-    terminal = Terminal(quiet or as_json)
     result: dict[str, Any] = {"strategy": strategy}
     if source.is_dir():
         shards = Shards.open(source)
-        with terminal.busy(), _executor(engine, processes, address, shards) as executor:
+        with _executor(engine, processes, address, shards) as executor:
             selection = select_shards(
                 strategy, shards, labels=labels, executor=executor, **given
             )
@@ -143,17 +135,15 @@ def select(
             raise UsageError(
                 f"'{source}' is a file: leave --labels, --engine, --processes out."
             )
-        with terminal.busy():
-            arrays = read_npz(source)
-            for name in arrays:
-                check_known(f"array of '{source.name}'", name, _Array)
-            if "features" not in arrays:
-                raise DataError(f"'{source}' has no 'features', only {sorted(arrays)}.")
-            chosen = select_from_arrays(strategy, **{**arrays, **given}).tolist()
+        arrays = read_npz(source)
+        for name in arrays:
+            check_known(f"array of '{source.name}'", name, _Array)
+        if "features" not in arrays:
+            raise DataError(f"'{source}' has no 'features', only {sorted(arrays)}.")
+        chosen = select_from_arrays(strategy, **{**arrays, **given}).tolist()
         result["indices"] = chosen
-    if as_json:
-        print_json(result)
-    else:
+    terminal.json(result)
+    if not terminal.as_json:
         print_line("\n".join(map(str, chosen)))
 
 

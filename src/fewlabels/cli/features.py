@@ -11,12 +11,12 @@ from typer import Argument, Option
 from fewlabels.cli.options import (
     Download,
     Json,
-    Quiet,
+    QuietOrJson,
     documented,
     group,
     local_encoder,
 )
-from fewlabels.cli.terminal import Terminal, print_json, table
+from fewlabels.cli.terminal import Terminal, table
 from fewlabels.errors import UsageError, check_range
 from fewlabels.models.encoders import available, describe, forms
 
@@ -32,8 +32,7 @@ def encoders(
     names: list[str] | None = None,
     *,
     download: Download = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    terminal: QuietOrJson,
 ) -> None:
     """List the encoders on this machine with their licenses, and how to name others.
 
@@ -44,13 +43,9 @@ def encoders(
     for name in names or ():
         local_encoder(name, download=download)
     shown = [describe(name) for name in names] if names else available()
-    if as_json:
-        for encoder in shown:
-            print_json(asdict(encoder))
-        return
-    terminal = Terminal(quiet)
     drawn = table("encoder", "license")
     for encoder in shown:
+        terminal.json(asdict(encoder))
         drawn.add_row(encoder.name, encoder.license)
     terminal.result(drawn)
     for encoder in shown:
@@ -63,10 +58,11 @@ def encoders(
 
 
 @cache.command("list")
-def show(folder: Folder = None, *, as_json: Json = False) -> None:
+@documented
+def show(folder: Folder = None, *, terminal: Json) -> None:
     """Show which rows are cached: encoder, view, number and size."""
     kept_in = _cache(folder)
-    _print_kept(kept_in, kept_in.entries(), as_json=as_json)
+    _print_kept(kept_in, kept_in.entries(), terminal)
 
 
 @cache.command()
@@ -79,7 +75,7 @@ def prune(
     down_to: float = 0,
     everything: Annotated[bool, Option("--all", help="Remove all.")] = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
-    as_json: Json = False,
+    terminal: Json,
 ) -> None:
     """Remove rows, the longest unused first; they are computed again when needed.
 
@@ -101,12 +97,12 @@ def prune(
         unused=timedelta(days=unused),
         max_bytes=round(down_to * _GB),
     )
-    _print_kept(kept_in, going, as_json=as_json)
+    _print_kept(kept_in, going, terminal)
     if going and not yes:
         typer.confirm("Remove these rows?", abort=True, err=True)
     remove(going)
     if going:
-        Terminal(as_json).result(f"{_size(going)} freed.")
+        terminal.result(f"{_size(going)} freed.")
 
 
 def _cache(folder: Path | None) -> "FeatureCache":
@@ -120,13 +116,11 @@ def _cache(folder: Path | None) -> "FeatureCache":
 
 
 def _print_kept(
-    kept_in: "FeatureCache", kept: list["CacheEntry"], *, as_json: bool
+    kept_in: "FeatureCache", kept: list["CacheEntry"], terminal: Terminal
 ) -> None:
     """Print what is in a cache, or goes from it."""
-    if as_json:
-        rows = [asdict(entry) for entry in kept]
-        print_json({"folder": kept_in.folder, "kept": rows})
-        return
+    rows = [asdict(entry) for entry in kept]
+    terminal.json({"folder": kept_in.folder, "kept": rows})
     numbers = ("rows", "size", "last used")
     drawn = table("encoder", "view", "images", *numbers, right=numbers)
     for entry in kept:
@@ -134,10 +128,10 @@ def _print_kept(
         words = (entry.encoder, entry.view, entry.images)
         drawn.add_row(*words, f"{entry.num_rows:,}", _size([entry]), day)
     if kept:
-        Terminal().result(drawn)
-        Terminal().result(f"{_size(kept)} in {kept_in.folder}")
+        terminal.result(drawn)
+        terminal.result(f"{_size(kept)} in {kept_in.folder}")
     else:
-        Terminal().result(f"No rows found in {kept_in.folder}.")
+        terminal.result(f"No rows found in {kept_in.folder}.")
 
 
 def _size(kept: list["CacheEntry"]) -> str:

@@ -8,15 +8,21 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 from pydantic import BaseModel
 from typer import Argument, Option, Typer
 
+from fewlabels.cli.terminal import Terminal
 from fewlabels.errors import AbsentModelError, UsageError
 from fewlabels.names import check_known
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
-Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only errors, no progress.")]
-Json = Annotated[
-    bool, Option("--json", help="Print results as JSON, for other programs.")
-]
+QUIET = Option("--quiet", "-q", help="Print only errors, no progress.")
+_SWITCHES = {
+    "is_quiet": QUIET,
+    "as_json": Option("--json", help="Print results as JSON, for other programs."),
+}
+Quiet = Annotated[Terminal, "is_quiet"]
+"""Where a command prints, with these options."""
+Json = Annotated[Terminal, "as_json"]
+QuietOrJson = Annotated[Terminal, "is_quiet", "as_json"]
 StrategyName = Annotated[str, Option(help="Name or module:Class.")]
 StrategyOptions = Annotated[
     list[str] | None,
@@ -61,17 +67,20 @@ def group(about: str) -> Typer:
     )
 
 
-def documented(command: Command) -> Command:
-    """Return a command whose help of options is in its docstring.
+def documented(command: Command) -> Callable[..., None]:
+    """Return a command as Typer calls it: its options come from its docstring.
 
     Its section "Options" has lines such as ``size: How many.`` or, with the word that
     stands for a value, ``out (FILE): Where to write.`` Positional parameters become
-    arguments, a bool becomes a flag; others keep what their types say.
+    arguments, a bool becomes a flag; others keep what their types say. A parameter
+    ``terminal`` becomes the options that its type names; what is reported while the
+    command runs is shown there.
     """
     about, _, section = (getdoc(command) or "").partition("\n\nOptions:\n")
     _, *entries = re.split(r"(?m)^    (\w+)(?: \((\S+)\))?: ", section)
     own = signature(command)
     changed = dict(own.parameters)
+    annotated: Any = Annotated
     for name, metavar, text in zip(*(entries[i::3] for i in range(3)), strict=True):
         parameter, about_it = changed[name], " ".join(text.split())
         is_flag = parameter.annotation is bool and not parameter.default
@@ -79,14 +88,29 @@ def documented(command: Command) -> Command:
         given = Option(*flags, metavar=metavar, help=about_it)
         if parameter.kind is not Parameter.KEYWORD_ONLY:
             given = Argument(metavar=metavar or name.upper(), help=about_it)
-        annotated: Any = Annotated
         changed[name] = parameter.replace(
             annotation=annotated[parameter.annotation, given]
         )
-    command.__doc__ = about
+    printing = changed.pop("terminal", None)
+    switches = () if printing is None else get_args(printing.annotation)[1:]
+    for name in switches:
+        kind = annotated[bool, _SWITCHES[name]]
+        changed[name] = Parameter(
+            name, Parameter.KEYWORD_ONLY, default=False, annotation=kind
+        )
+
+    def call(**given: Any) -> None:
+        if printing is None:
+            command(**given)
+            return
+        terminal = Terminal(**{name: given.pop(name) for name in switches})
+        with terminal.busy():
+            command(terminal=terminal, **given)
+
+    call.__name__, call.__doc__ = command.__name__, about
     changed_signature = own.replace(parameters=list(changed.values()))
-    command.__signature__ = changed_signature  # type: ignore[attr-defined]  # for Typer
-    return command
+    call.__signature__ = changed_signature  # type: ignore[attr-defined]  # for Typer
+    return call
 
 
 def taking(

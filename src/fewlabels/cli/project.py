@@ -11,7 +11,7 @@ from rich.table import Table
 from typer import Argument
 
 from fewlabels.cli import options
-from fewlabels.cli.terminal import Terminal, command_line, print_json
+from fewlabels.cli.terminal import Terminal, command_line
 from fewlabels.errors import (
     AnswersError,
     DataError,
@@ -46,7 +46,7 @@ def init(
     classes: str,
     encoder: options.Encoder = None,
     download: options.Download = False,
-    quiet: options.Quiet = False,
+    terminal: options.Quiet,
     **given: Any,
 ) -> None:
     """Start a project: images to label, classes, a label budget.
@@ -57,8 +57,8 @@ def init(
         classes: Names, such as cat,dog,other.
     """
     given["encoder"] = options.local_encoder(encoder, download=download)
-    terminal, names = Terminal(quiet), classes.split(",")
-    with terminal.busy(), Project.create(place, images, names, **given) as project:
+    names = classes.split(",")
+    with Project.create(place, images, names, **given) as project:
         settings = project.settings
         status = project.status()
         terminal.result(
@@ -83,8 +83,7 @@ def ask(
     strategy: str | None = None,
     anew: bool = False,
     allow_code: options.AllowCode = False,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    terminal: options.QuietOrJson,
 ) -> None:
     """Choose the next images to label and write them to a file.
 
@@ -101,8 +100,7 @@ def ask(
     """
     from fewlabels.report import sheet_path, write_contact_sheet
 
-    terminal = Terminal(quiet or as_json)
-    with terminal.busy(), Project.open(place, allow_code=allow_code) as project:
+    with Project.open(place, allow_code=allow_code) as project:
         asked = project.ask(size=size, strategy=strategy, anew=anew)
         path = out or place / f"round-{asked.step:03d}.csv"
         questions = project.questions(asked)
@@ -124,10 +122,9 @@ def ask(
             terminal.result(f"Look at them in {sheet}, a page for the browser.")
         following = command_line("tell", place, path)
         terminal.result(f"Label them in {path}, then: {following}")
-    if as_json:
-        facts = {"round": asked.step, "strategy": asked.strategy, "model": asked.model}
-        ids = [item.item for item in asked.items]
-        print_json(facts | {"file": path, "sheet": sheet, "ids": ids})
+    facts = {"round": asked.step, "strategy": asked.strategy, "model": asked.model}
+    ids = [item.item for item in asked.items]
+    terminal.json(facts | {"file": path, "sheet": sheet, "ids": ids})
 
 
 def tell(
@@ -136,8 +133,7 @@ def tell(
     *,
     annotator: str | None = None,
     partial: bool = False,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    terminal: options.QuietOrJson,
 ) -> None:
     """Read labels from a file: all of them or, if a row is wrong, none.
 
@@ -146,8 +142,7 @@ def tell(
         annotator: Who labeled, if FILE does not say.
         partial: Take the good rows and list the others.
     """
-    terminal = Terminal(quiet or as_json)
-    with terminal.busy(), Project.open(place) as project:
+    with Project.open(place) as project:
         try:
             result = project.tell(answers, annotator=annotator, partial=partial)
         except AnswersError as error:
@@ -167,8 +162,7 @@ def tell(
         for fault in result.faults:
             terminal.say(f"Left out: {fault}")
         terminal.result(next_sentence(project, project.status()))
-    if as_json:
-        print_json(asdict(result) | {"faults": list(map(str, result.faults))})
+    terminal.json(asdict(result) | {"faults": list(map(str, result.faults))})
 
 
 def import_labels(
@@ -181,7 +175,7 @@ def import_labels(
     partial: bool = False,
     annotator: str | None = None,
     undo: bool = False,
-    quiet: options.Quiet = False,
+    terminal: options.Quiet,
 ) -> None:
     """Import existing labels: all of a file or, if a row is wrong, none.
 
@@ -198,10 +192,9 @@ def import_labels(
         annotator: In whose name. [default: yours]
         undo: Take back the last import.
     """
-    terminal = Terminal(quiet)
     if (source is None) != undo:
         raise UsageError("Give either a file or folder to import, or --undo.")
-    with terminal.busy(), Project.open(place) as project:
+    with Project.open(place) as project:
         if source is None:
             undone = project.undo_import()
             words = f"{count(undone.num_labels, 'imported label')} taken back."
@@ -279,7 +272,7 @@ def train(
     *,
     trainer: str | None = None,
     allow_code: options.AllowCode = False,
-    quiet: options.Quiet = False,
+    terminal: options.Quiet,
 ) -> None:
     """Train a model on the labels; first says how long it will take.
 
@@ -291,8 +284,7 @@ def train(
     """
     from fewlabels.projects import duration
 
-    terminal = Terminal(quiet)
-    with terminal.busy(), Project.open(place, allow_code=allow_code) as project:
+    with Project.open(place, allow_code=allow_code) as project:
         expected = project.expectation(trainer)
         if expected:
             terminal.say(expected)
@@ -310,25 +302,20 @@ def train(
         terminal.result(next_sentence(project, status))
 
 
-def status(
-    place: Place, *, quiet: options.Quiet = False, as_json: options.Json = False
-) -> None:
+def status(place: Place, *, terminal: options.QuietOrJson) -> None:
     """Show labels, accuracy with its interval, and the next step."""
-    terminal = Terminal(quiet or as_json)
-    with terminal.busy(), Project.open(place) as project:
+    with Project.open(place) as project:
         status = project.status()
         following = next_sentence(project, status)
     model = status.model.name if status.model else None
     kappa = status.agreement.fleiss
-    if as_json:
-        pairs = sorted(status.confusion.items())
-        facts = {
-            "agreement": {"fleiss": kappa},
-            "model": model,
-            "confusion": [[*classes, number] for classes, number in pairs],
-        }
-        print_json(asdict(status) | facts)
-        return
+    pairs = sorted(status.confusion.items())
+    facts = {
+        "agreement": {"fleiss": kappa},
+        "model": model,
+        "confusion": [[*classes, number] for classes, number in pairs],
+    }
+    terminal.json(asdict(status) | facts)
     counts = zip(status.classes, status.class_counts, status.audit_counts, strict=True)
     shown = [
         f"{name} {labels + measuring}" + f" ({measuring} to measure)" * bool(measuring)
@@ -369,7 +356,7 @@ def export(
     onnx: bool = False,
     as_is: bool = False,
     allow_code: options.AllowCode = False,
-    quiet: options.Quiet = False,
+    terminal: options.Quiet,
 ) -> None:
     """Write labels, predictions, the model and a report for other programs.
 
@@ -385,8 +372,7 @@ def export(
     """
     from fewlabels.report import write_project_report
 
-    terminal = Terminal(quiet)
-    with terminal.busy(), Project.open(place, allow_code=allow_code) as project:
+    with Project.open(place, allow_code=allow_code) as project:
         try:
             done = project.export(
                 out or place / "export",
@@ -407,7 +393,7 @@ def export(
         terminal.say(f"{done.model.name} has not learned from the latest {latest}.")
 
 
-def backup(place: Place, file: Path, *, quiet: options.Quiet = False) -> None:
+def backup(place: Place, file: Path, *, terminal: options.Quiet) -> None:
     """Copy all labels, as of one moment, into a new SQLite file.
 
     Others may label meanwhile. To go back, put the copy in the place of the project's
@@ -418,7 +404,7 @@ def backup(place: Place, file: Path, *, quiet: options.Quiet = False) -> None:
     """
     with Project.open(place) as project:
         num_events = project.backup(file)
-    Terminal(quiet).result(f"{file}: {count(num_events, 'event')}.")
+    terminal.result(f"{file}: {count(num_events, 'event')}.")
 
 
 def trust(place: Place) -> None:
@@ -436,8 +422,7 @@ def predict(
     source: Path,
     *,
     out: Path = Path("predictions.csv"),
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    terminal: options.QuietOrJson,
 ) -> None:
     """Use an exported model on new images and write its predictions.
 
@@ -455,18 +440,14 @@ def predict(
     from fewlabels.projects.export import check_replaceable_table
 
     check_replaceable_table(out)
-    terminal = Terminal(quiet or as_json)
-    with terminal.busy():
-        predictions = predicted(model, source)
+    predictions = predicted(model, source)
     predictions.write(out)
     for file in predictions.unreadable:
         terminal.say(f"Left out: {file}")
     labels = Counter(predictions.labels)
-    if as_json:
-        unreadable = {file.name: file.reason for file in predictions.unreadable}
-        facts: dict[str, Any] = {"out": out, "num_images": len(predictions)}
-        print_json(facts | {"labels": labels, "unreadable": unreadable})
-        return
+    unreadable = {file.name: file.reason for file in predictions.unreadable}
+    facts: dict[str, Any] = {"out": out, "num_images": len(predictions)}
+    terminal.json(facts | {"labels": labels, "unreadable": unreadable})
     left_out = len(predictions.unreadable)
     rest = f" {left_out} could not be read." if left_out else ""
     items = count(len(predictions), "row" if predictions.are_rows else "image")

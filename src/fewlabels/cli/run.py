@@ -9,7 +9,7 @@ from typing import Any
 from typer import Exit
 
 from fewlabels.cli import options
-from fewlabels.cli.terminal import Terminal, print_json, print_line, table
+from fewlabels.cli.terminal import print_line, table
 from fewlabels.errors import ForeignFolderError
 from fewlabels.experiments.settings import RunSettings
 
@@ -30,8 +30,7 @@ def run(
     out: Path | None = None,
     tensorboard: bool = False,
     allow_code: options.AllowCode = False,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    terminal: options.QuietOrJson,
     **given: Any,
 ) -> None:
     """Simulate active learning on labeled images: train, measure, ask, repeat.
@@ -63,8 +62,7 @@ def run(
     words = [Path(resolved.data.name).stem[:60], resolved.strategy.name]
     words += [resolved.trainer.name, str(resolved.seed)]
     folder = RunFolder(out or Path("runs") / "-".join(words).replace(":", "."))
-    terminal = Terminal(quiet or as_json)
-    with terminal.busy(), folder.listening(tensorboard=tensorboard):
+    with folder.listening(tensorboard=tensorboard):
         folder.check_ours()
         pool = data.load(resolved.data.name, **resolved.data.options)
         terminal.say(
@@ -79,7 +77,7 @@ def run(
             terminal.result(
                 f"{done.num_labeled:>6} labels   accuracy {accuracy}   {asked}"
             )
-            if as_json:
+            if terminal.as_json:
                 print_line(RoundLine.of(done, pool).to_json())
         # The settings there are those of this command, which named or allowed them.
         report = write_report(folder.report_file, folder, pool, allow_code=True)
@@ -90,8 +88,7 @@ def diagnose(
     path: Path,
     *,
     allow_code: options.AllowCode = False,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    terminal: options.QuietOrJson,
 ) -> None:
     """Show the spectrum of each round's labeled items, from its saved network.
 
@@ -115,14 +112,11 @@ def diagnose(
         )
     settings = folder.settings()
     torch.set_num_threads(settings.threads)
-    terminal = Terminal(quiet or as_json)
     rows = []
-    with terminal.busy():
-        pool = data.load(settings.data.name, **settings.data.options)
-        for row in diagnosed(folder, pool, allow_code=allow_code):
-            rows.append(row)
-            if as_json:
-                print_json(row.to_json())
+    pool = data.load(settings.data.name, **settings.data.options)
+    for row in diagnosed(folder, pool, allow_code=allow_code):
+        rows.append(row)
+        terminal.json(row.to_json())
     if not rows:
         terminal.say(f"'{path}' contains no finished round yet.")
         return
@@ -162,8 +156,7 @@ def check(
     kind: str | None = None,
     option: options.StrategyOptions = None,
     data: str | None = None,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    terminal: options.QuietOrJson,
 ) -> None:
     """Test a strategy, trainer, classifier or kernel against what its kind promises.
 
@@ -178,17 +171,15 @@ def check(
     from fewlabels.data import load
     from fewlabels.experiments.conformance import check as findings_of
 
-    terminal = Terminal(quiet or as_json)
     pool = None if data is None else load(data)
-    with terminal.busy(), redirect_stdout(sys.stderr):  # what it prints is no result
+    with redirect_stdout(sys.stderr):  # what it prints is no result
         given: Any = {"kind": kind, "pool": pool}  # another kind is refused there
         findings = list(findings_of(thing, options.read_options(option), **given))
     title = f"What {thing} promises"
     drawn = table("", "promise", "seen", title=title, collapse_padding=True)
     drawn.columns[1].no_wrap = True
     for finding in findings:
-        if as_json:
-            print_json(asdict(finding))
+        terminal.json(asdict(finding))
         is_plain = finding.outcome in {"passed", "failed"}
         seen = finding.detail if is_plain else f"{finding.outcome}: {finding.detail}"
         drawn.add_row(_MARKS.get(finding.outcome, "–"), finding.name, seen)

@@ -54,7 +54,7 @@ def start(
     browser: bool = True,
     import_folders: bool | None = None,
     allow_code: options.AllowCode = False,
-    quiet: options.Quiet = False,
+    quiet: Annotated[bool, options.QUIET] = False,
     **given: Any,
 ) -> None:
     """Label images in the browser, with a model that learns along.

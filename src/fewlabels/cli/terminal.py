@@ -45,25 +45,32 @@ class Terminal:
     """Where results, notes and progress go."""
 
     is_quiet: bool = False
+    as_json: bool = False
+    """Whether results are JSON for other programs, and nothing is for people."""
     out: Console = field(default_factory=_Screen)
     err: Console = field(default_factory=lambda: _Screen(stderr=True))
 
     def say(self, message: str) -> None:
         """Tell a person something that is not the result."""
-        if not self.is_quiet:
+        if not (self.is_quiet or self.as_json):
             self.err.print(message, soft_wrap=True)
 
     def result(self, content: Any) -> None:
         """Print a result for people; nothing when quiet."""
-        if not self.is_quiet:
+        if not (self.is_quiet or self.as_json):
             self.out.print(content, soft_wrap=True)
+
+    def json(self, value: Any) -> None:
+        """Print a result as a line of JSON; of what JSON does not know, its text."""
+        if self.as_json:
+            print_line(json.dumps(value, default=str))
 
     @contextmanager
     def busy(self) -> Iterator[None]:
         """Show progress bars for the work in the block, where somebody can see them."""
         can_move = self.err.is_terminal and not self.err.is_dumb_terminal
-        shown = can_move and not self.is_quiet
-        bars = reporting(Bars(self.err)) if shown else nullcontext()
+        is_shown = can_move and not (self.is_quiet or self.as_json)
+        bars = reporting(Bars(self.err)) if is_shown else nullcontext()
         with bars, redirect_warnings(lambda text: self.say(f"Note: {text}")):
             yield
 
@@ -77,11 +84,6 @@ def print_line(text: str) -> None:
     """Print one line of machine-readable output."""
     sys.stdout.write(harmless(text) + "\n")
     sys.stdout.flush()
-
-
-def print_json(value: Any) -> None:
-    """Print a value as one line of JSON; of what JSON does not know, its text."""
-    print_line(json.dumps(value, default=str))
 
 
 def table(*columns: str, right: Collection[str] = (), **look: Any) -> Table:

@@ -13,6 +13,7 @@ from tests.models.bulk.here import Here, pictures, rows, work
 
 from fewlabels import errors
 from fewlabels.cli import embeddings
+from fewlabels.cli.terminal import Terminal
 from fewlabels.jobs import LocalExecutor, RayExecutor
 
 
@@ -52,7 +53,12 @@ def test_workers_share_no_gpu(tmp_path, monkeypatch):
     monkeypatch.setattr(embeddings, "LocalExecutor", asked.append)
     for number in (None, 3):
         with pytest.raises(errors.DataError, match="There is nothing to embed"):
-            embeddings.embed(tmp_path / "none", tmp_path / "out", workers=number)
+            embeddings.embed(
+                tmp_path / "none",
+                tmp_path / "out",
+                workers=number,
+                terminal=Terminal(),
+            )
     assert asked == [1, 3]
 
 
