@@ -13,15 +13,13 @@ from typer import Argument, Exit
 
 from fewlabels import jobs
 from fewlabels.cli import options
-from fewlabels.cli.options import AllowCode, Download, Encoder, Json, Quiet, QuietOrJson
+from fewlabels.cli.options import AllowCode, Encoder, Json, Quiet, QuietOrJson
 from fewlabels.cli.terminal import Terminal, table
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.experiments import bench
 from fewlabels.experiments.settings import Choice
 
 if TYPE_CHECKING:
-    from fewlabels.experiments.bench import BenchFolder, Experiment, ExperimentCost
-    from fewlabels.jobs import Executor
     from fewlabels.report.bench_sections import ConditionContext
 
 _MOST_DRAWN = 1000  # short enough to be typed again
@@ -65,7 +63,6 @@ def run(
     *,
     strategies: str | None = None,
     encoder: Encoder = None,
-    download: Download = False,
     seeds: str | None = None,
     out: Path = Path("bench"),
     engine: options.Engine = "local",
@@ -95,19 +92,17 @@ def run(
         tensorboard: Also write curves for TensorBoard.
         mlflow (URI): Also log finished runs to MLflow.
     """
-    features = options.local_encoder(encoder, download=download)
     experiments = [
-        build_experiment(recipe, strategies, seeds, features, allow_code=allow_code)
+        build_experiment(recipe, strategies, seeds, encoder, allow_code=allow_code)
         for recipe in recipes
     ]
     on_cluster = {"--address": address, "--gpus": gpus or None}
     options.check_engine(engine, local={"--workers": workers}, ray=on_cluster)
-    does: Executor = jobs.RayExecutor(address, gpus=gpus)
-    if engine == "local":
-        does = jobs.LocalExecutor(workers)
+    is_local, on_ray = engine == "local", jobs.RayExecutor(address, gpus=gpus)
+    executor = jobs.LocalExecutor(workers) if is_local else on_ray
     folder = bench.BenchFolder(out)
     folder.check_usable()
-    costs = [_cost(each, folder, does, measure, terminal) for each in experiments]
+    costs = [_cost(each, folder, executor, measure, terminal) for each in experiments]
     if len(experiments) > 1:
         total = bench.num_trainings(experiments)
         own = bench.num_trainings(experiments, other_readings=False)
@@ -122,7 +117,7 @@ def run(
     any_failed = False
     for experiment in experiments:
         failed = do_runs(
-            experiment, folder, does, terminal, tensorboard=tensorboard, uri=mlflow
+            experiment, folder, executor, terminal, tensorboard=tensorboard, uri=mlflow
         )
         any_failed |= failed > 0
         page = _write_report(folder, experiment.name, terminal)
@@ -185,7 +180,7 @@ def build_experiment(
     encoder: str | None,
     *,
     allow_code: bool,
-) -> "Experiment":
+) -> "bench.Experiment":
     """Return the experiment of a recipe or file, with the given parts replaced."""
     names = [word.strip() for word in (strategies or "").split(",") if word.strip()]
     if recipe.endswith((".yaml", ".yml")):
@@ -232,12 +227,12 @@ def read_seeds(words: str) -> tuple[int, ...]:
 
 
 def _cost(
-    experiment: "Experiment",
-    folder: "BenchFolder",
-    engine: "Executor",
+    experiment: "bench.Experiment",
+    folder: "bench.BenchFolder",
+    executor: "jobs.Executor",
     num_steps: int | None,
     terminal: Terminal,
-) -> "ExperimentCost":
+) -> "bench.ExperimentCost":
     """Say what an experiment will cost; train a few steps before, if asked to."""
     from fewlabels.projects import duration
 
@@ -248,7 +243,7 @@ def _cost(
             f"{experiment.name}: {num_steps} steps took {seconds:.3g} seconds each"
         )
     cost = bench.estimate(
-        experiment, folder, num_workers=engine.num_workers, seconds_per_step=seconds
+        experiment, folder, num_workers=executor.num_workers, seconds_per_step=seconds
     )
     other = f", {cost.num_other} of them for another reading of the paper"
     terminal.result(f"{experiment.name}: {experiment.title}")
@@ -268,9 +263,9 @@ def _cost(
 
 
 def do_runs(
-    experiment: "Experiment",
-    folder: "BenchFolder",
-    engine: "Executor",
+    experiment: "bench.Experiment",
+    folder: "bench.BenchFolder",
+    executor: "jobs.Executor",
     terminal: Terminal,
     *,
     tensorboard: bool = False,
@@ -289,7 +284,7 @@ def do_runs(
     cells = bench.plan(experiment).all
     failed, total = [], len(cells)
     done = total - len(folder.missing(cells))
-    for ended in bench.run(experiment, folder, engine, tensorboard=tensorboard):
+    for ended in bench.run(experiment, folder, executor, tensorboard=tensorboard):
         done += 1
         if ended.error is not None:
             failed.append(ended.cell)
@@ -306,7 +301,7 @@ def do_runs(
     return len(folder.missing(failed))  # another command may have done some
 
 
-def _write_report(folder: "BenchFolder", name: str, terminal: Terminal) -> Path:
+def _write_report(folder: "bench.BenchFolder", name: str, terminal: Terminal) -> Path:
     """Write the report of an experiment, and say where it is."""
     from fewlabels.report import write_bench_report
 

@@ -30,7 +30,6 @@ def embed(
     out: Path,
     *,
     encoder: options.Encoder = None,
-    download: options.Download = False,
     quality: str | None = None,
     shard_size: int = SHARD_SIZE,
     engine: options.Engine = "local",
@@ -57,14 +56,13 @@ def embed(
         gpus: GPUs per actor with 'ray'; may be a fraction.
         dry_run: Try some images, print the cost, stop.
     """
-    name = options.local_encoder(encoder, download=download)
     on_cluster = {"--address": address, "--gpus": gpus or None}
     on_cluster |= {"--cpus": None if cpus == 1 else cpus}
     options.check_engine(engine, local={"--workers": workers}, ray=on_cluster)
     if workers is None and torch.cuda.is_available():
         workers = 1  # processes would share the GPU
     here = LocalExecutor(workers)
-    work = planned(source, out, encoder=name, quality=quality, shard_size=shard_size)
+    work = planned(source, out, encoder=encoder, quality=quality, shard_size=shard_size)
     if dry_run:
         cost = work.estimate(here.num_workers)
         seconds = cost.seconds(here.num_workers)

@@ -18,6 +18,9 @@ QUIET = Option("--quiet", "-q", help="Print only errors, no progress.")
 _SWITCHES = {
     "is_quiet": QUIET,
     "as_json": Option("--json", help="Print results as JSON, for other programs."),
+    "download": Option(
+        "--download", help="Fetch the encoder's model, if it is not on this machine."
+    ),
 }
 Quiet = Annotated[Terminal, "is_quiet"]
 """Where a command prints, with these options."""
@@ -41,12 +44,7 @@ Encoder = Annotated[
         "or module:object. [default: the trainer's]",
     ),
 ]
-Download = Annotated[
-    bool,
-    Option(
-        "--download", help="Fetch the encoder's model, if it is not on this machine."
-    ),
-]
+Download = Annotated[bool, _SWITCHES["download"]]
 Engine = Annotated[str, Option(help="local: a process per core; ray: a cluster.")]
 Workers = Annotated[
     int | None, Option(help="Processes for 'local'. [default: one per core]")
@@ -74,7 +72,8 @@ def documented(command: Command) -> Callable[..., None]:
     stands for a value, ``out (FILE): Where to write.`` Positional parameters become
     arguments, a bool becomes a flag; others keep what their types say. A parameter
     ``terminal`` becomes the options that its type names; what is reported while the
-    command runs is shown there.
+    command runs is shown there. An :data:`Encoder` is looked for on this machine
+    before, and there is an option to download it.
     """
     about, _, section = (getdoc(command) or "").partition("\n\nOptions:\n")
     _, *entries = re.split(r"(?m)^    (\w+)(?: \((\S+)\))?: ", section)
@@ -93,13 +92,18 @@ def documented(command: Command) -> Callable[..., None]:
         )
     printing = changed.pop("terminal", None)
     switches = () if printing is None else get_args(printing.annotation)[1:]
-    for name in switches:
-        kind = annotated[bool, _SWITCHES[name]]
+    encoded = [name for name in changed if changed[name].annotation is Encoder]
+    for name in (*["download" for _ in encoded], *switches):
         changed[name] = Parameter(
-            name, Parameter.KEYWORD_ONLY, default=False, annotation=kind
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=False,
+            annotation=annotated[bool, _SWITCHES[name]],
         )
 
     def call(**given: Any) -> None:
+        for name in encoded:
+            given[name] = local_encoder(given[name], download=given.pop("download"))
         if printing is None:
             command(**given)
             return

@@ -45,7 +45,6 @@ def init(
     images: Path | None = None,
     classes: str,
     encoder: options.Encoder = None,
-    download: options.Download = False,
     terminal: options.Quiet,
     **given: Any,
 ) -> None:
@@ -56,8 +55,7 @@ def init(
             --encoder vectors:FILE.
         classes: Names, such as cat,dog,other.
     """
-    given["encoder"] = options.local_encoder(encoder, download=download)
-    names = classes.split(",")
+    names, given["encoder"] = classes.split(","), encoder
     with Project.create(place, images, names, **given) as project:
         settings = project.settings
         status = project.status()

@@ -25,7 +25,6 @@ def run(
     source: str | None = None,
     *,
     encoder: options.Encoder = None,
-    download: options.Download = False,
     settings: Path | None = None,
     out: Path | None = None,
     tensorboard: bool = False,
@@ -44,8 +43,6 @@ def run(
         out: Run folder. [default: runs/DATA-STRATEGY-TRAINER-SEED]
         tensorboard: Also write curves to DIR/tensorboard.
     """
-    # An encoder that is not here is reported before torch is imported.
-    features = options.local_encoder(encoder, download=download)
     import torch
 
     from fewlabels import data
@@ -54,9 +51,7 @@ def run(
     from fewlabels.report import write_report
 
     given["data"] = source
-    merged = RunSettings.merged(
-        settings, given, encoder=features, allow_code=allow_code
-    )
+    merged = RunSettings.merged(settings, given, encoder=encoder, allow_code=allow_code)
     resolved = settled(merged)
     check_choices(resolved)
     words = [Path(resolved.data.name).stem[:60], resolved.strategy.name]

@@ -37,7 +37,6 @@ def start(
     classes: str | None = None,
     project: Path | None = None,
     encoder: options.Encoder = None,
-    download: options.Download = False,
     host: str = "127.0.0.1",
     port: Annotated[
         int | None, Option(min=1, max=65535, help="[default: the project's own]")
@@ -90,7 +89,7 @@ def start(
     if (place / FILE).exists():
         _describe_existing(place, classes, given.get("budget"), terminal)
     else:
-        given["encoder"] = options.local_encoder(encoder, download=download)
+        given["encoder"] = encoder
         if not is_hub and given.get("budget") is not None and folder.is_dir():
             classes, import_folders = _offer_import(
                 folder, place, classes, terminal, wanted=import_folders
