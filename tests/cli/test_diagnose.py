@@ -29,7 +29,7 @@ def test_a_table_for_people(diagnose, done):
     code, out, err = diagnose(done / "npc")
     assert code == 0, err
     assert "npc on digits" in out
-    for word in ("λmin", "ceiling", "pool", "rank", "condition", "limit"):
+    for word in ("λmin", "ceiling", "pool", "rank", "condition", "limit", "predicted"):
         assert word in out
     table = [line.split() for line in out.splitlines() if "last-layer" in line]
     assert [row[0] for row in table] == ["10", "15"]
@@ -47,6 +47,10 @@ def test_lines_for_programs(diagnose, done):
     assert 0 < first["value"] <= first["ceiling"] <= first["smallest"] + 1e-9
     assert first["is_stand_in"]
     assert last["value"] is None
+    assert 0 < last["predicted_error"] < first["predicted_error"] < 2
+    assert last["predicted_random_error"] < first["predicted_random_error"]
+    assert first["predicted_from_labels"] is True
+    assert len(first["predicted_modes"]) == 20
 
 
 def test_quiet_says_nothing(diagnose, done):

@@ -88,8 +88,10 @@ def diagnose(
     """Show the spectrum of each round's labeled items, from its saved network.
 
     The smallest eigenvalue of their Gram matrix, the same including the query, the
-    ceiling no set can exceed, rank, condition, and the learning rate above which
-    linearized gradient descent diverges. Nothing is trained or written.
+    ceiling no set can exceed, rank, condition, the learning rate above which linearized
+    gradient descent diverges, and the error that ridge regression with the kernel of
+    the untrained network predicts, for these items and for as many random ones.
+    Nothing is trained or written.
 
     Options:
         path (DIR): Run folder, made by 'run'.
@@ -116,7 +118,7 @@ def diagnose(
         terminal.say(f"'{path}' contains no finished round yet.")
         return
     names = ["labels", "λmin", "λmin\nwith\nquery", "ceiling", "rank", "pool\nrank"]
-    names += ["condition", "step\nlimit"]
+    names += ["condition", "step\nlimit", "predicted\nerror", "of random\nitems"]
     title = f"{settings.strategy.name} on {settings.data.name}"
     drawn = table(
         *names,
@@ -129,6 +131,8 @@ def diagnose(
         own = row.spectrum
         numbers = [own and own.smallest, row.value, row.ceiling, own and own.rank]
         numbers += [row.feature_rank, own and own.condition, row.step_limit]
+        guess = row.predicted
+        numbers += [guess and guess.error, guess and guess.random_error]
         shown = ["–" if number is None else f"{number:.3g}" for number in numbers]
         kernel = row.missing or row.kernel + "*" * row.is_stand_in
         drawn.add_row(str(row.num_labeled), *shown, kernel)
@@ -142,6 +146,11 @@ def diagnose(
         terminal.result(
             f"* A kernel stands in; the round's own ({', '.join(sorted(used))}) is "
             "not computed here."
+        )
+    if any(row.predicted and not row.predicted.is_from_labels for row in rows):
+        terminal.result(
+            "Not all labels of the pool are known: errors are what is expected for "
+            "labels from the Gaussian process of the kernel."
         )
 
 

@@ -1,4 +1,6 @@
-"""How well conditioned the labeled items of each round are; nothing is trained.
+"""How well conditioned the labeled items of each round are, and what they teach.
+
+Nothing is trained.
 
 Shapes: S labeled items, n items that outputs are known of.
 """
@@ -11,7 +13,8 @@ from typing import Any
 import torch
 
 from fewlabels import gram, training
-from fewlabels.experiments.acquisition import round_folder
+from fewlabels.experiments.acquisition import hidden, round_folder
+from fewlabels.experiments.predicted_error import ErrorPredictor, PredictedError
 from fewlabels.experiments.runs import SCHEMA, RunFolder, replayed
 from fewlabels.names import AllowCode, check_code
 from fewlabels.pool import Pool
@@ -59,13 +62,21 @@ class Conditioning:
     """What that value could be at most."""
     feature_rank: int | None = None
     """Numerical rank of [H, 1] over the whole pool."""
+    predicted: PredictedError | None = None
+    """What ridge regression with the untrained network's kernel would get wrong."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields for a line of JSON; an infinite number becomes None."""
         fields = {"schema_version": SCHEMA} | asdict(self)
         extremes = fields.pop("spectrum") or {}
         extremes.pop("step_limit", None)
-        fields |= extremes
+        predicted = fields.pop("predicted") or {}
+        fields |= extremes | {
+            "predicted_error": predicted.get("error"),
+            "predicted_random_error": predicted.get("random_error"),
+            "predicted_from_labels": predicted.get("is_from_labels"),
+            "predicted_modes": predicted.get("modes"),
+        }
         return {
             key: None if isinstance(value, float) and math.isinf(value) else value
             for key, value in fields.items()
@@ -89,8 +100,8 @@ def diagnose(
         folder: The folder of the run.
         pool: Its data, with their labels.
         whole_pool: Whether the network is asked about all items, which the rank of
-            [H, 1] and the value and ceiling of choices without a record of them take;
-            otherwise about the labeled ones only.
+            [H, 1], the value and ceiling of choices without a record of them, and the
+            predicted error take; otherwise about the labeled ones only.
         allow_code: Which import paths the run's trainer may be; see
             :func:`fewlabels.names.check_code`.
 
@@ -102,7 +113,12 @@ def diagnose(
     trainer = training.resolve(settings.trainer.name, settings.trainer.options)
     normalize = bool(settings.strategy.options.get("normalize", False))
     positions = {name: index for index, name in enumerate(pool.ids)}
-    name = _KERNELS[0]
+    name, predictor = _KERNELS[0], None
+    if whole_pool:
+        first = stream(settings.all_seeds.training(0), "train", 0)
+        unlabeled = hidden(pool, settings.budget)
+        untrained = training.restored(trainer, unlabeled, first, folder.path)
+        predictor = None if untrained is None else ErrorPredictor.of(untrained, pool)
     for line, known in replayed(folder, pool, settings):
         seed = settings.all_seeds.training(line.step)
         place = round_folder(folder.path, line.step)
@@ -121,6 +137,8 @@ def diagnose(
             ceiling=line.ceiling if is_recorded else None,
         )
         labeled = known.labeled
+        if predictor is not None and len(labeled):
+            conditioning = replace(conditioning, predicted=predictor.predict(labeled))
         if classifier is None or not len(labeled):
             missing = NO_NETWORK if classifier is None else NO_LABELS
             yield replace(conditioning, missing=missing)

@@ -22,6 +22,12 @@ from .ntk import (
     exact_ntk_gram as exact_ntk_gram,
     ntk_kernel as ntk_kernel,
 )
+from .regression import (
+    Modes as Modes,
+    kernel_modes as kernel_modes,
+    labeled_set_error as labeled_set_error,
+    random_set_error as random_set_error,
+)
 from .spectra import (
     Spectrum as Spectrum,
     eigenvalue_ceiling as eigenvalue_ceiling,
