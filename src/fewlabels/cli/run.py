@@ -131,8 +131,10 @@ def diagnose(
         own = row.spectrum
         numbers = [own and own.smallest, row.value, row.ceiling, own and own.rank]
         numbers += [row.feature_rank, own and own.condition, row.step_limit]
-        guess = row.predicted
-        numbers += [guess and guess.error, guess and guess.random_error]
+        if row.predicted is not None:
+            numbers += [row.predicted.error, row.predicted.random_error]
+        else:
+            numbers += [None, None]
         shown = ["–" if number is None else f"{number:.3g}" for number in numbers]
         kernel = row.missing or row.kernel + "*" * row.is_stand_in
         drawn.add_row(str(row.num_labeled), *shown, kernel)

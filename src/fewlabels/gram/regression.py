@@ -39,7 +39,8 @@ class Modes:
 
         The powers of all modes sum to the mean over items of the summed squares.
         """
-        return (self.functions.T @ values / len(self.items)).square().sum(dim=1)
+        means_MC = self.functions.T @ values.to(self.functions) / len(self.items)
+        return means_MC.square().sum(dim=1)
 
 
 def kernel_modes(kernel: Kernel, items: Tensor) -> Modes:
