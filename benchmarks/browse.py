@@ -51,7 +51,7 @@ PAN = """async (count) => {
     return btoa(text);
   };
   const [x, y, sure] = [random(65535), random(65535), random(65535)];
-  const classes = [..."abcdefghij"];
+  const classes = [..."abcdefghij"].map((name) => [name, "#4477aa"]);
   map.show({ total: count, classes, x, y, sure, label: random(10), predicted: sure });
   const frames = [];
   let before = await new Promise(requestAnimationFrame);

@@ -9,7 +9,8 @@ export class Refused extends Error {
 
 const TIMEOUT = 15; // seconds
 
-async function answered(response) {
+async function request(path, { seconds = TIMEOUT, ...options } = {}) {
+  const response = await fetch(path, { signal: options.keepalive ? undefined : AbortSignal.timeout(1000 * seconds), ...options });
   if (response.ok) return response.json();
   let text = `The server answered ${response.status}.`;
   try {
@@ -20,41 +21,22 @@ async function answered(response) {
   throw new Refused(response.status, text);
 }
 
-export async function get(path) {
-  return answered(await fetch(path, { signal: AbortSignal.timeout(1000 * TIMEOUT) }));
-}
+const headers = (type) => ({ "content-type": type, "x-fewlabels": "1" });
 
-export async function post(path, body = {}, { keepalive = false, seconds = TIMEOUT } = {}) {
-  return answered(
-    await fetch(path, {
-      method: "POST",
-      headers: { "content-type": "application/json", "x-fewlabels": "1" },
-      body: JSON.stringify(body),
-      keepalive,
-      signal: keepalive ? undefined : AbortSignal.timeout(1000 * seconds),
-    }),
-  );
-}
+export const get = (path) => request(path);
+
+export const post = (path, body = {}, options = {}) => request(path, { method: "POST", headers: headers("application/json"), body: JSON.stringify(body), ...options });
 
 /** Send a file; what to do with it is in the address. */
-export async function upload(path, wish, file) {
-  return answered(
-    await fetch(`${path}?${new URLSearchParams(wish)}`, {
-      method: "POST",
-      headers: { "content-type": "application/octet-stream", "x-fewlabels": "1" },
-      body: file,
-      signal: AbortSignal.timeout(4000 * TIMEOUT),
-    }),
-  );
-}
+export const upload = (path, wish, file) => request(`${path}?${new URLSearchParams(wish)}`, { method: "POST", headers: headers("application/octet-stream"), body: file, seconds: 4 * TIMEOUT });
 
-/** Listen to what the server tells, while somebody looks: a browser has few connections. */
-export function listen(hear, onLost) {
+/** Listen to the states that the server sends while the page is visible: a browser has few connections. */
+export function listen(onState, onLost) {
   let source = null;
   const open = () => {
     if (document.hidden || (source && source.readyState !== EventSource.CLOSED)) return;
     const opened = (source = new EventSource("/api/events"));
-    opened.onmessage = (event) => hear(JSON.parse(event.data));
+    opened.onmessage = (event) => onState(JSON.parse(event.data));
     opened.onerror = () => {
       onLost();
       if (opened.readyState === EventSource.CLOSED) setTimeout(open, 1000);

@@ -1,15 +1,15 @@
-// The page: who labels, what the server tells, which view is seen.
+// The page: who labels, the state that the server sends, which view is shown.
 
 import { get, listen, post } from "./api.js";
 import { BrowseView } from "./browse.js";
 import { ClassesView } from "./classes.js";
-import { ask, byId, choose, fill, h, isAsking, toast } from "./dom.js";
+import { ask, button, byId, fill, h, isAsking, kbd, speak, toast } from "./dom.js";
 import { Imports } from "./imports.js";
 import { LabelView } from "./label.js";
 import { Outbox } from "./outbox.js";
 import { ResultsView } from "./results.js";
 import { ReviewView } from "./review.js";
-import { progressOf } from "./waiting.js";
+import { progressOf } from "./words.js";
 
 /** The views in the order of their tabs: name, title, key with Shift, class. */
 const VIEWS = [
@@ -20,16 +20,18 @@ const VIEWS = [
   ["classes", "Classes", "C", ClassesView],
 ];
 
-const BEAT = 30000; // milliseconds; leases last four times as long
+const HEARTBEAT = 30000; // milliseconds; leases last four times as long
 
+/** Titles of the jobs that are shown, and which of them can be stopped. */
 const JOBS = {
-  features: ["Looking at all images", "cancel"],
-  round: ["Choosing images", ""],
-  training: ["Training", "cancel"],
-  export: ["Exporting", ""],
-  estimate: ["Measuring how long the final training takes", ""],
-  final: ["Final training", "cancel"],
+  features: "Looking at all images",
+  round: "Choosing images",
+  training: "Training",
+  export: "Exporting",
+  estimate: "Measuring how long the final training takes",
+  final: "Final training",
 };
+const CAN_STOP = ["features", "training", "final"];
 
 /** `#review/cat`, or `#browse?label=cat` for a part that is a query. */
 const addressOf = (view, part = "") => `#${view}${part.startsWith("?") ? part : part && `/${encodeURIComponent(part)}`}`;
@@ -49,7 +51,7 @@ class Page {
       (action, error) => this.refuse(action, error),
     );
     this.statusBefore = {};
-    this.asked = new Set(); // work that this tab asked for, to be answered here alone
+    this.started = new Set(); // jobs that this tab started: only it shows what came of them
   }
 
   get signature() {
@@ -58,6 +60,15 @@ class Page {
 
   action(verb, more = {}) {
     return { ...this.signature, uuid: crypto.randomUUID(), verb, ...more };
+  }
+
+  /** Send a change of the answers about some images until it is taken; a promise of the answer, null: it was refused. */
+  change(change) {
+    return new Promise((resolve) => this.outbox.add({ ...this.signature, uuid: crypto.randomUUID(), ...change, path: "/api/change" }, resolve));
+  }
+
+  addClass(name) {
+    if (name) this.outbox.add(this.action("add_class", { name }), (answer) => answer && speak(`Class ${name} added.`));
   }
 
   /** Count at once what the server will confirm. */
@@ -73,15 +84,15 @@ class Page {
   }
 
   /** Keep what this tab holds, and learn what others took over while it slept. */
-  async beat() {
+  async heartbeat() {
     if (this.outbox.size) return; // the server does not know yet what is taken back
-    const known = this.views.label.believed();
+    const known = this.views.label.heldIds();
     const answer = await post("/api/stay", this.signature).catch(() => null);
-    if (answer && !this.outbox.size) this.views.label.keep(known, new Set(answer.items));
+    if (answer && !this.outbox.size) this.views.label.release(known, new Set(answer.items));
   }
 
-  hear(state) {
-    if (this.isAway) this.beat();
+  update(state) {
+    if (this.isAway) this.heartbeat();
     this.isAway = false;
     this.drawJobs(state.jobs);
     // What is older than the last acknowledged answer would count backwards.
@@ -92,10 +103,10 @@ class Page {
     }
     this.drawMeters();
     this.drawSaved();
-    for (const view of Object.values(this.views)) view.hear?.(this.state);
+    for (const view of Object.values(this.views)) view.update?.(this.state);
   }
 
-  lose() {
+  disconnect() {
     this.isAway = true;
     this.drawSaved();
   }
@@ -111,7 +122,7 @@ class Page {
       if (!byId(`view-${name}`)) {
         document.querySelector("main").append(h("section", { id: `view-${name}`, class: `${name}-view`, "aria-label": title, hidden: true }));
       }
-      byId("tabs").append(h("button", { type: "button", "data-view": name, onclick: () => this.go(name) }, `${title} `, h("kbd", {}, `⇧${key}`)));
+      byId("tabs").append(button([`${title} `, kbd(`⇧${key}`)], () => this.go(name), { class: "", "data-view": name }));
       this.views[name] = new View(this);
     }
     addEventListener("popstate", () => this.open(location.hash));
@@ -151,10 +162,10 @@ class Page {
     this.views[name].enter?.(part);
   }
 
-  /** Ask for some work behind the page: train, export, round, features or cancel/... */
-  wish(work) {
-    this.asked.add(work.replace("-as-is", ""));
-    return post(`/api/${work}`).catch((error) => toast(error.message));
+  /** Start a job: train, export, round, features ...; or cancel/... */
+  start(job) {
+    this.started.add(job.replace("-as-is", ""));
+    return post(`/api/${job}`).catch((error) => toast(error.message));
   }
 
   // ------------------------------------------------------------------------- drawing
@@ -189,49 +200,46 @@ class Page {
 
   drawJobs(jobs) {
     const rows = [];
-    for (const [name, [title, stop]] of Object.entries(JOBS)) {
+    for (const [name, title] of Object.entries(JOBS)) {
       const job = jobs[name];
+      const action = (text, path) => button(text, () => this.start(path), { class: "" });
       if (job.status === "running") {
         const bar = job.total ? h("progress", { max: job.total, value: job.done, "aria-label": title }) : null;
-        const button = stop ? h("button", { type: "button", onclick: () => this.wish(`cancel/${name}`) }, "Stop") : null;
-        rows.push(h("span", { class: "job" }, progressOf(job, `${title} …`), bar, button));
+        const stop = CAN_STOP.includes(name) ? action("Stop", `cancel/${name}`) : null;
+        rows.push(h("span", { class: "job" }, progressOf(job, `${title} …`), bar, stop));
       } else if (job.status === "failed" && name !== "round") {
         rows.push(h("span", { class: "job bad" }, `${title}: ${job.error}`));
       }
       if (name === "features" && (job.status === "failed" || job.status === "canceled")) {
-        const again = h("button", { type: "button", onclick: () => this.wish("features") }, "Go on");
-        rows.push(h("span", { class: "job" }, "Without it the model cannot guess, or choose images.", again));
+        rows.push(h("span", { class: "job" }, "Without it the model cannot guess, or choose images.", action("Go on", "features")));
       }
       const isOver = this.statusBefore[name] === "running" && job.status !== "running";
-      if (isOver && this.asked.delete(name)) this.answer(name, job);
+      if (isOver && this.started.delete(name)) this.#report(name, job);
       this.statusBefore[name] = job.status;
     }
     fill(byId("jobs"), rows);
   }
 
-  /** Say what came of work that this tab asked for, and ask what follows. */
-  async answer(name, job) {
+  /** Say what came of a job that this tab started, and ask what follows. */
+  async #report(name, job) {
     let next = null;
     if (name === "export" && job.status === "done") {
       ask("Exported", h("div", {}, h("p", {}, job.result.message), h("p", { class: "quiet wrap" }, job.result.files.join(", "))));
     } else if (name === "export" && job.status === "asks") {
-      next = await choose("Export", h("p", {}, job.error), { train: "Train first", "export-as-is": "Export as it is" });
+      next = await ask("Export", h("p", {}, job.error), { train: "Train first", "export-as-is": "Export as it is" });
     } else if (name === "estimate" && job.status === "done" && !job.result.expected) {
       ask("Final training", h("p", {}, "There is nothing to train: the latest model is such a network already, or fewer than two classes have labels to learn from."));
     } else if (name === "estimate" && job.status === "done") {
       const text = `A network is trained from scratch on all images by ${job.result.trainer}. ${job.result.expected} You can label meanwhile. It learns from the labels that are there when it begins, and becomes the latest model when it is finished.`;
-      next = await choose("Final training", h("p", {}, text), { final: "Start" });
+      next = await ask("Final training", h("p", {}, text), { final: "Start" });
     } else if (name === "final" && job.status === "done") {
       toast(`The final training is finished: ${job.result.model} learned from ${job.result.num_labels} labels.`, 12);
     }
-    if (next) this.wish(next);
+    if (next) this.start(next);
   }
 
   async rename() {
-    const name = await ask("Who labels?", h("p", { class: "quiet" }, "Answers are kept by name, so that several people can work on one project."), {
-      input: this.annotator ?? "",
-      action: "Use this name",
-    });
+    const name = await ask("Who labels?", h("p", { class: "quiet" }, "Answers are kept by name, so that several people can work on one project."), { use: "Use this name" }, this.annotator ?? "");
     if (!name) return;
     await post("/api/leave", this.signature).catch(() => {});
     this.annotator = name;
@@ -254,56 +262,51 @@ function press(page, event) {
     return;
   }
   if (event.target instanceof HTMLButtonElement && (event.key === "Enter" || event.key === "Tab")) return;
-  const act = {
+  const everywhere = {
     "?": () => page.views.label.help(),
     ...Object.fromEntries(VIEWS.map(([name, , key]) => [key, () => page.go(name)])),
-    T: () => page.wish("train"),
-    E: () => page.wish("export"),
+    T: () => page.start("train"),
+    E: () => page.start("export"),
     N: () => page.views.label.addClass(),
     U: () => page.view === "label" && page.views.label.answer("unsure"),
-  }[event.key];
-  if (act && (event.shiftKey || event.key === "?")) {
-    event.preventDefault();
-    act();
-  } else {
-    page.views[page.view].press?.(event);
-  }
+  };
+  const isEverywhere = event.key in everywhere && (event.shiftKey || event.key === "?");
+  const act = isEverywhere ? everywhere[event.key] : page.views[page.view].actionOf?.(event);
+  if (!act) return;
+  event.preventDefault();
+  act();
 }
 
 /** Show what is being done until there is a project. */
 function drawCreation(job) {
-  const words = { title: "Waiting for the server …", text: "", more: h("div", { class: "spinner" }) };
+  let [title, text, more] = [job ? "Opening the project …" : "Waiting for the server …", "", h("div", { class: "spinner" })];
   if (job?.status === "failed") {
-    words.title = "The project could not be created";
-    words.text = `${job.error} Correct that and run the command again.`;
-    words.more = null;
+    [title, text, more] = ["The project could not be created", `${job.error} Correct that and run the command again.`, null];
   } else if (job?.status === "running") {
-    words.title = "Creating the project …";
-    words.text = job.total
+    title = "Creating the project …";
+    text = job.total
       ? `${progressOf(job)}. Then the first images to label appear here.`
       : "The program starts and looks at the images. The first ones to label appear here, most often within half a minute.";
-  } else if (job) {
-    words.title = "Opening the project …";
   }
   const box = byId("message");
-  if (box.textContent !== words.title + words.text) fill(box, h("h2", {}, words.title), h("p", {}, words.text), words.more);
+  if (box.textContent !== title + text) fill(box, h("h2", {}, title), h("p", {}, text), more);
 }
 
 /** Wait for the project, which may be created only now; null: that failed. */
-async function opened() {
+async function waitForProject() {
   for (;;) {
     const project = await get("/api/project").catch(() => null);
     if (project) return project;
     const jobs = await get("/api/jobs").catch(() => null);
     drawCreation(jobs?.creation);
     if (jobs?.creation.status === "failed") return null;
-    await new Promise((go) => setTimeout(go, 500));
+    await new Promise((resolve) => setTimeout(resolve, 500));
   }
 }
 
-async function begin() {
+async function main() {
   history.replaceState(null, "", `/${location.hash}`); // the token is a cookie now
-  const project = await opened();
+  const project = await waitForProject();
   if (!project) return;
   document.title = `${project.name} · fewlabels`;
   byId("name").textContent = project.name;
@@ -312,9 +315,9 @@ async function begin() {
   new Imports(page);
   byId("who").addEventListener("click", () => page.rename());
   document.addEventListener("keydown", (event) => press(page, event));
-  listen((state) => page.hear(state), () => page.lose());
-  setInterval(() => page.beat(), BEAT);
-  document.addEventListener("visibilitychange", () => document.hidden || page.beat());
+  listen((state) => page.update(state), () => page.disconnect());
+  setInterval(() => page.heartbeat(), HEARTBEAT);
+  document.addEventListener("visibilitychange", () => document.hidden || page.heartbeat());
   window.addEventListener("pagehide", () => {
     post("/api/leave", page.signature, { keepalive: true }).catch(() => {});
   });
@@ -322,4 +325,4 @@ async function begin() {
   page.open(location.hash);
 }
 
-begin();
+main();

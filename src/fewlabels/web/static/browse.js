@@ -1,11 +1,12 @@
 // All images: find some by what is known of them, look at them, change their labels.
 
 import { post } from "./api.js";
-import { byId, fill, h, speak, toast } from "./dom.js";
-import { meant } from "./keys.js";
+import { colorOf } from "./colors.js";
+import { button, byId, fill, h, hints, kbd, note, option, speak, toast } from "./dom.js";
+import { classOfKey } from "./keys.js";
 import { PointMap } from "./map.js";
-import { picture } from "./pictures.js";
-import { progressOf } from "./waiting.js";
+import { picture, thumbnail } from "./pictures.js";
+import { featuresStatus, number, percent, plural } from "./words.js";
 
 const BLOCK = 120; // images in a request
 const MOST_BLOCKS = 60;
@@ -21,9 +22,8 @@ const CHOICES = {
 };
 const KINDS = { label: "labeled it", relabel: "changed the label to", skip: "excluded it", unsure: "was unsure", undo: "took an answer back" };
 
-const number = (value) => value.toLocaleString("en");
-const images = (count) => `${number(count)} ${count === 1 ? "image" : "images"}`;
-const option = (value, text, isSelected) => h("option", { value, selected: isSelected }, text);
+const images = (count) => plural(count, "image");
+const options = (choices, chosen) => Object.entries(choices).map(([value, text]) => option(value, text, value === chosen));
 
 export class BrowseView {
   constructor(page) {
@@ -44,12 +44,12 @@ export class BrowseView {
     this.grid = h("div", { class: "browse-grid", role: "grid", "aria-label": "Images", "aria-multiselectable": "true", tabindex: "0", onscroll: () => this.#scrolled(), onkeydown: (event) => this.#pressControl(event) }, this.spacer);
     this.empty = h("p", { class: "browse-empty quiet wrap", hidden: true });
     this.facts = h("div", { class: "browse-content" });
-    this.one = h("dialog", { class: "browse-one", "aria-label": "One image", onclose: () => this.#close() }, this.facts);
+    this.dialog = h("dialog", { class: "browse-one", "aria-label": "One image", onclose: () => this.#close() }, this.facts);
     this.map = new PointMap({ onRegion: (region) => this.#enclose(region), onPoint: (place) => this.#openPoint(place) });
     this.map.box.hidden = true;
     this.tools = h("div", { class: "browse-actions", role: "group", "aria-label": "Map" });
     this.head.append(this.count, this.actions, this.tools);
-    fill(byId("view-browse"), this.form, this.head, this.empty, this.grid, this.map.box, this.one);
+    fill(byId("view-browse"), this.form, this.head, this.empty, this.grid, this.map.box, this.dialog);
     this.#drawTools();
     new ResizeObserver(() => this.#layOut()).observe(this.grid);
   }
@@ -98,21 +98,21 @@ export class BrowseView {
           h("label", {}, h("span", {}, "Size of the images"), slider),
         ),
       ),
-      h("button", { type: "button", class: "button", onclick: () => this.show({}) }, "Clear filters"),
+      button("Clear filters", () => this.show({})),
     );
   }
 
   /** Fill the choices that depend on the project, and show the filter. */
   #drawForm() {
     const names = this.page.state?.classes.map((entry) => entry.name) ?? [];
-    const { label, answer, predicted, person, order } = this.filter;
-    const classes = (chosen) => [...new Set([...names, ...(chosen ? [chosen] : [])])];
-    fill(this.fields.label, option("", "Any", true), ...Object.entries(STATUSES).map(([name, text]) => option(`:${name}`, text, name === answer)), ...classes(label).map((name) => option(`=${name}`, name, name === label)));
-    fill(this.fields.predicted, option("", "Any", true), ...classes(predicted).map((name) => option(name, name, name === predicted)));
-    fill(this.fields.person, option("", "Anybody", true), ...[...new Set([...(this.people ?? []), ...(person ? [person] : [])])].map((name) => option(name, name, name === person)));
+    const { label, answer, predicted, person } = this.filter;
+    const named = (known, chosen, prefix = "") => [...new Set([...known, chosen])].filter((name) => name).map((name) => option(prefix + name, name, name === chosen));
+    const statuses = Object.entries(STATUSES).map(([name, text]) => option(`:${name}`, text, name === answer));
+    fill(this.fields.label, option("", "Any", true), statuses, named(names, label, "="));
+    fill(this.fields.predicted, option("", "Any", true), named(names, predicted));
+    fill(this.fields.person, option("", "Anybody", true), named(this.people ?? [], person));
     for (const [name, [, choices]] of Object.entries(CHOICES)) {
-      const first = name === "order" ? [] : [option("", "Any", true)];
-      fill(this.fields[name], ...first, ...Object.entries(choices).map(([value, text]) => option(value, text, value === (this.filter[name] ?? (name === "order" && !order ? "name" : "")))));
+      fill(this.fields[name], name === "order" ? null : option("", "Any", true), options(choices, this.filter[name]));
     }
     for (const name of ["name", "from", "to", "since", "until"]) {
       if (document.activeElement !== this.fields[name]) this.fields[name].value = this.filter[name] ?? "";
@@ -171,7 +171,7 @@ export class BrowseView {
     this.grid.focus();
   }
 
-  hear(state) {
+  update(state) {
     if (this.page.view !== "browse") return;
     if (typeof this.wanted === "string") this.enter(this.wanted);
     const names = JSON.stringify(state.classes.map((entry) => entry.name));
@@ -206,10 +206,10 @@ export class BrowseView {
   }
 
   #drawTools() {
-    const button = (text, isPressed, act, title) => h("button", { type: "button", class: "button", "aria-pressed": String(isPressed), onclick: act, title }, text);
+    const pressed = (text, isPressed, act, title) => button(text, act, { "aria-pressed": String(isPressed), title });
     const turn = (view) => () => this.show({ ...this.filter, view });
-    const colors = { label: "Label", predicted: "Prediction", sure: "Confidence" };
-    const choose = h("select", { "aria-label": "Color", onkeydown: (event) => event.stopPropagation(), onchange: (event) => this.map.paint(event.target.value) }, ...Object.entries(colors).map(([name, text]) => option(name, `Color: ${text}`, name === this.map.color)));
+    const colors = { label: "Color: Label", predicted: "Color: Prediction", sure: "Color: Confidence" };
+    const choose = h("select", { "aria-label": "Color", onkeydown: (event) => event.stopPropagation(), onchange: (event) => this.map.paint(event.target.value) }, options(colors, this.map.color));
     const lasso = () => {
       this.map.isLasso = !this.map.isLasso;
       this.#drawTools();
@@ -217,9 +217,9 @@ export class BrowseView {
     const whole = () => this.show({ ...this.filter, region: "" });
     fill(
       this.tools,
-      this.filter.region ? button("Leave this part of the map", false, whole, "Show images of the whole map again") : null,
-      ...(this.isMap ? [choose, button("Draw around images", !!this.map.isLasso, lasso, "Draw around images to see them in the grid; Shift and the pointer do the same"), button("Whole map", false, () => this.map.reset())] : []),
-      h("div", { class: "orders" }, button("Grid", !this.isMap, turn("")), button("Map", this.isMap, turn("map"), "Images as points, like ones near each other")),
+      this.filter.region ? button("Leave this part of the map", whole, { title: "Show images of the whole map again" }) : null,
+      this.isMap ? [choose, pressed("Draw around images", !!this.map.isLasso, lasso, "Draw around images to see them in the grid; Shift and the pointer do the same"), button("Whole map", () => this.map.reset())] : null,
+      h("div", { class: "orders" }, pressed("Grid", !this.isMap, turn("")), pressed("Map", this.isMap, turn("map"), "Images as points, like ones near each other")),
     );
   }
 
@@ -228,8 +228,7 @@ export class BrowseView {
     const { features } = this.page.state.jobs;
     this.waitsForMap = features.status !== "done";
     if (this.waitsForMap) {
-      const far = features.status === "running" ? progressOf(features, "This is being prepared") : (features.error ?? "It was stopped");
-      this.count.textContent = `The map can be drawn when the program has looked at all images. ${far}.`;
+      this.count.textContent = `The map can be drawn when the program has looked at all images. ${featuresStatus(features)}`;
       return;
     }
     this.count.textContent = "Working out the map …";
@@ -245,7 +244,9 @@ export class BrowseView {
       return;
     }
     this.total = answer.total;
-    this.map.show(answer);
+    const entries = this.page.state.classes;
+    const colored = answer.classes.map((name, place) => [name, colorOf(entries.find((entry) => entry.number === place) ?? { number: place })]);
+    this.map.show({ ...answer, classes: colored });
     fill(this.count, h("b", {}, images(answer.total)), " Images that the model finds alike are near each other. Click a point to see its image.");
     this.map.box.dataset.turn = turn;
   }
@@ -422,10 +423,8 @@ export class BrowseView {
     cell.setAttribute("aria-selected", String(isSelected));
     if (!tile) return;
     if (cell.shown !== tile.id) {
-      const image = picture(tile, this.side > 160 ? 320 : 160);
-      image.style.maxWidth = image.style.maxHeight = "";
+      const image = thumbnail(tile, this.side > 160 ? 320 : 160);
       image.decoding = "async";
-      image.alt = tile.file;
       cell.firstChild.replaceChildren(image);
       cell.shown = tile.id;
     }
@@ -496,27 +495,23 @@ export class BrowseView {
 
   /** Images that an action is about: the selected ones or, without any, the one that keys act on. */
   get targets() {
-    if (this.one.open) return [this.shown.id];
+    if (this.dialog.open) return [this.shown.id];
     const tile = this.tileAt(this.at);
     return this.selected.size ? [...this.selected] : tile ? [tile.id] : [];
   }
 
   // ---------------------------------------------------------------------------- changing
 
-  #send(change) {
-    return new Promise((go) => this.page.outbox.add({ ...this.page.signature, uuid: crypto.randomUUID(), ...change, path: "/api/change" }, go));
-  }
-
   async change(verb, name = null) {
     const items = this.targets;
     if (!items.length || this.isSending) return;
     this.isSending = true;
-    const change = { uuid: crypto.randomUUID(), items, verb };
-    const done = await this.#send(name === null ? change : { ...change, name });
+    const uuid = crypto.randomUUID();
+    const done = await this.page.change({ uuid, items, verb, name });
     this.isSending = false;
     if (!done) return;
     const changed = new Set(done.items);
-    if (changed.size) this.history.push({ uuid: change.uuid, items: done.items });
+    if (changed.size) this.history.push({ items: done.items, undoes: uuid });
     const status = { label: "labeled", unlabel: "none", skip: "skipped" }[verb];
     for (const tile of this.tiles()) if (changed.has(tile.id)) Object.assign(tile, { label: name, answer: status });
     this.isStale = true;
@@ -528,19 +523,19 @@ export class BrowseView {
     if (changed.size) parts.push("Backspace takes that back.");
     toast(parts.join(" "), 6);
     speak(parts.join(" "));
-    if (!this.one.open) this.selected.clear();
+    if (!this.dialog.open) this.selected.clear();
     this.#selectionChanged();
     this.#drawCount();
-    if (this.one.open) this.#drawOne();
+    if (this.dialog.open) this.#drawImage();
   }
 
   async undo() {
     const last = this.history.pop();
     if (!last) return toast("Nothing was changed here yet.");
-    const done = await this.#send({ items: last.items, undoes: last.uuid });
+    const done = await this.page.change(last);
     if (done) toast(`Taken back for ${images(done.items.length)}.`, 4);
     await this.refresh();
-    if (this.one.open) this.#drawOne();
+    if (this.dialog.open) this.#drawImage();
   }
 
   // --------------------------------------------------------------------------- one image
@@ -550,9 +545,9 @@ export class BrowseView {
     if (!tile) return;
     this.at = place;
     this.shown = tile;
-    if (!this.one.open) this.one.showModal();
-    this.one.append(byId("toasts")); // nothing else is seen above it
-    this.#drawOne();
+    if (!this.dialog.open) this.dialog.showModal();
+    this.dialog.append(byId("toasts")); // nothing else is seen above it
+    this.#drawImage();
     this.#draw();
   }
 
@@ -568,19 +563,19 @@ export class BrowseView {
     this.open(place);
   }
 
-  async #drawOne() {
+  async #drawImage() {
     const { id } = this.shown;
-    if (this.one.dataset.id !== id) fill(this.facts, h("p", { class: "quiet" }, "Reading what is known of this image …"));
-    const told = await post("/api/history", { ...this.page.signature, item: id }).catch((error) => toast(error.message));
-    if (!told?.tile || this.shown.id !== id) return;
-    const tile = told.tile;
+    if (this.dialog.dataset.id !== id) fill(this.facts, h("p", { class: "quiet" }, "Reading what is known of this image …"));
+    const known = await post("/api/history", { ...this.page.signature, item: id }).catch((error) => toast(error.message));
+    if (!known?.tile || this.shown.id !== id) return;
+    const { tile, events } = known;
     Object.assign(this.shown, tile);
     const me = this.page.annotator || this.page.project.user;
     const image = picture(tile, 1280);
     image.alt = tile.file;
     const keys = this.page.views.label.keys;
-    const button = (text, key, act, isMain, disabled) => h("button", { type: "button", class: isMain ? "button main" : "button", "aria-pressed": isMain ? "true" : null, onclick: act, disabled }, `${text} `, key ? h("kbd", {}, key) : null);
-    const latest = told.events.find((event) => event.kind !== "undo" && !event.is_undone && event.person === me);
+    const action = (text, key, act, isMain = false, disabled = false) => button([`${text} `, key ? kbd(key) : null], act, { class: isMain ? "button main" : "button", "aria-pressed": isMain ? "true" : null, disabled });
+    const latest = events.find((event) => event.kind !== "undo" && !event.is_undone && event.person === me);
     fill(
       this.facts,
       h("div", { class: "browse-picture" }, image),
@@ -589,15 +584,15 @@ export class BrowseView {
         { class: "browse-facts" },
         h("h2", {}, tile.file),
         h("p", {}, describe(tile)),
-        h("div", { class: "buttons", role: "group", "aria-label": "Label" }, this.page.state.classes.map(({ name }, place) => button(name, keys[place]?.digit, () => this.change("label", name), name === tile.label))),
-        h("div", { class: "buttons" }, button("Remove label", "Del", () => this.change("unlabel"), false, tile.answer === "none"), button("Exclude", "X", () => this.change("skip"), tile.answer === "skipped")),
+        h("div", { class: "buttons", role: "group", "aria-label": "Label" }, this.page.state.classes.map(({ name }, place) => action(name, keys[place]?.digit, () => this.change("label", name), name === tile.label))),
+        h("div", { class: "buttons" }, action("Remove label", "Del", () => this.change("unlabel"), false, tile.answer === "none"), action("Exclude", "X", () => this.change("skip"), tile.answer === "skipped")),
         h("h3", {}, "History"),
-        told.events.length ? h("ol", { class: "browse-history" }, told.events.map((event) => this.#makeEvent(event, event === latest))) : h("p", { class: "quiet wrap" }, "Nobody has answered about this image yet."),
-        h("div", { class: "buttons browse-steps" }, button("Previous", "←", () => this.step(-1)), button("Next", "→", () => this.step(1)), button("Close", "Esc", () => this.one.close())),
+        events.length ? h("ol", { class: "browse-history" }, events.map((event) => this.#makeEvent(event, event === latest))) : note("Nobody has answered about this image yet."),
+        h("div", { class: "buttons browse-steps" }, action("Previous", "←", () => this.step(-1)), action("Next", "→", () => this.step(1)), action("Close", "Esc", () => this.dialog.close())),
       ),
     );
-    this.one.dataset.id = id;
-    this.one.querySelector(".browse-steps button:nth-child(2)").focus();
+    this.dialog.dataset.id = id;
+    this.dialog.querySelector(".browse-steps button:nth-child(2)").focus();
     this.#draw();
   }
 
@@ -606,12 +601,12 @@ export class BrowseView {
     const source = { confirmed: " (confirming a prediction)", corrected: " (in Browse or Review)", imported: " (imported)" }[event.source] ?? "";
     const what = event.kind === "label" ? `labeled it ${event.label}` : event.kind === "relabel" ? `${KINDS.relabel} ${event.label}` : KINDS[event.kind];
     const undo = async () => {
-      const done = await this.#send({ items: [this.shown.id], verb: "undo", target: event.uuid });
+      const done = await this.page.change({ items: [this.shown.id], verb: "undo", target: event.uuid });
       if (done) toast("The answer was taken back.", 4);
       this.isStale = true;
-      this.#drawOne();
+      this.#drawImage();
     };
-    return h("li", { class: event.is_undone ? "undone" : "" }, h("time", { datetime: when.toISOString() }, when.toLocaleString([], { dateStyle: "medium", timeStyle: "short" })), ` ${event.person} ${what}${event.kind === "undo" ? "" : source}${event.is_undone ? ", taken back since" : ""} `, canUndo ? h("button", { type: "button", class: "button", onclick: undo }, "Take back") : null);
+    return h("li", { class: event.is_undone ? "undone" : "" }, h("time", { datetime: when.toISOString() }, when.toLocaleString([], { dateStyle: "medium", timeStyle: "short" })), ` ${event.person} ${what}${event.kind === "undo" ? "" : source}${event.is_undone ? ", taken back since" : ""} `, canUndo ? button("Take back", undo) : null);
   }
 
   // ----------------------------------------------------------------------------- keys
@@ -623,27 +618,20 @@ export class BrowseView {
     this.select(0, this.total);
   }
 
-  press(event) {
-    const isOpen = this.one.open;
-    if (event.target instanceof HTMLButtonElement && event.key === " ") return;
-    if (this.isMap && !isOpen && (this.map.press(event) || event.key !== "/")) return;
-    const place = meant(event, this.page.views.label.keys);
-    const rows = Math.max(1, Math.floor(this.grid.clientHeight / this.height) - 1);
-    const steps = isOpen ? { ArrowLeft: -1, ArrowRight: 1 } : { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.columns, ArrowDown: this.columns, PageUp: -rows * this.columns, PageDown: rows * this.columns, Home: -this.at, End: this.total - 1 - this.at };
-    let act = null;
-    if (event.key in steps) act = () => (isOpen ? this.step(steps[event.key]) : this.move(this.at + steps[event.key], event.shiftKey));
-    else if (place >= 0) act = () => this.change("label", this.page.state.classes[place].name);
-    else if (event.key === "Delete") act = () => this.change("unlabel");
-    else if (event.key === "x" || event.key === "X") act = () => this.change("skip");
-    else if (event.key === "Backspace") act = () => this.undo();
-    else if (isOpen) return;
-    else if (event.key === " ") act = () => this.tileAt(this.at) && this.toggle(this.tileAt(this.at));
-    else if (event.key === "Enter") act = () => this.open(this.at);
-    else if (event.key === "/") act = () => this.fields.name.focus();
-    else if (event.key === "Escape") act = () => this.selectNone();
-    if (!act) return;
-    event.preventDefault();
-    act();
+  actionOf(event) {
+    const { key } = event;
+    if (event.target instanceof HTMLButtonElement && key === " ") return null;
+    if (this.isMap && !this.dialog.open && key !== "/") return this.map.actionOf(event);
+    const place = classOfKey(event, this.page.views.label.keys);
+    if (place >= 0) return () => this.change("label", this.page.state.classes[place].name);
+    const exclude = () => this.change("skip");
+    const always = { Delete: () => this.change("unlabel"), x: exclude, X: exclude, Backspace: () => this.undo() };
+    if (this.dialog.open) return { ...always, ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1) }[key];
+    const page = Math.max(1, Math.floor(this.grid.clientHeight / this.height) - 1) * this.columns;
+    const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.columns, ArrowDown: this.columns, PageUp: -page, PageDown: page, Home: -this.at, End: this.total - 1 - this.at };
+    if (key in steps) return () => this.move(this.at + steps[key], event.shiftKey);
+    const toggle = () => this.tileAt(this.at) && this.toggle(this.tileAt(this.at));
+    return { ...always, " ": toggle, Enter: () => this.open(this.at), "/": () => this.fields.name.focus(), Escape: () => this.selectNone() }[key];
   }
 
   // ---------------------------------------------------------------------------- drawing
@@ -652,23 +640,22 @@ export class BrowseView {
     if (this.numImages === undefined || this.isMap) return;
     const words = this.total === this.numImages ? images(this.total) : `${number(this.total)} of ${images(this.numImages)}`;
     const more = this.by ? "" : " There are no predictions yet.";
-    const refresh = this.isStale ? h("button", { type: "button", class: "link", onclick: () => this.refresh() }, "Labels have changed: refresh") : null;
+    const refresh = this.isStale ? button("Labels have changed: refresh", () => this.refresh(), { class: "link" }) : null;
     fill(this.count, h("b", {}, words), more, refresh ? " " : null, refresh);
   }
 
   #drawActions() {
     const count = this.selected.size;
     const classes = this.page.state?.classes ?? [];
-    const button = (text, act, more = {}) => h("button", { type: "button", class: "button", onclick: act, ...more }, text);
-    const choose = h("select", { "aria-label": "Label the selected images as", onkeydown: (event) => event.stopPropagation(), onchange: (event) => event.target.value && this.change("label", event.target.value.slice(1)) }, option("", "Label as …", true), ...classes.map(({ name }) => option(`=${name}`, name)));
+    const choose = h("select", { "aria-label": "Label the selected images as", onkeydown: (event) => event.stopPropagation(), onchange: (event) => event.target.value && this.change("label", event.target.value.slice(1)) }, option("", "Label as …", true), classes.map(({ name }) => option(`=${name}`, name)));
     const touch = button("Select", () => {
       this.isSelecting = !this.isSelecting;
       this.#drawActions();
     }, { "aria-pressed": String(!!this.isSelecting), class: "button touch-only" });
     const all = button(this.total > MOST_SELECTED ? `Select the first ${number(MOST_SELECTED)}` : `Select all ${number(this.total)}`, () => this.select(0, this.total), { disabled: !this.total });
     const some = [h("b", {}, `${number(count)} selected`), choose, button("Remove label", () => this.change("unlabel"), { title: "They are unlabeled again" }), button("Exclude", () => this.change("skip"), { title: "Not worth a label: nobody is asked about them, and nothing is learned from them" }), button("Select none", () => this.selectNone())];
-    const hints = h("span", { class: "keys quiet" }, h("kbd", {}, "Space"), " select ", h("kbd", {}, "Enter"), " open ", h("kbd", {}, "1 … 0"), " label ", h("kbd", {}, "/"), " find");
-    fill(this.actions, ...(count ? some : [hints]), all, touch);
+    const keys = hints(["Space", "select"], ["Enter", "open"], ["1 … 0", "label"], ["/", "find"]);
+    fill(this.actions, count ? some : keys, all, touch);
   }
 }
 
@@ -677,12 +664,12 @@ function captionOf(tile) {
   if (tile.label !== null) return [tile.label, tile.predicted && tile.predicted !== tile.label ? "labeled differs" : "labeled"];
   if (tile.answer === "skipped") return ["excluded", "other"];
   if (tile.answer !== "none") return [tile.answer, "other"];
-  return tile.predicted ? [`${tile.predicted}? ${Math.round(100 * tile.sure)} %`, "guess"] : ["", ""];
+  return tile.predicted ? [`${tile.predicted}? ${percent(tile.sure)}`, "guess"] : ["", ""];
 }
 
 /** What is known of an image, in a sentence. */
 function describe(tile) {
   const label = tile.label !== null ? `labeled ${tile.label}` : { none: "no label", undecided: "people disagree, or more have to answer", skipped: "excluded", unsure: "somebody was unsure" }[tile.answer];
-  const prediction = tile.predicted ? `, predicted ${tile.predicted} (${Math.round(100 * tile.sure)} % sure)` : "";
+  const prediction = tile.predicted ? `, predicted ${tile.predicted} (${percent(tile.sure)} sure)` : "";
   return `${label}${prediction}${tile.measures ? ", measures how good the model is" : ""}`;
 }

@@ -2,9 +2,8 @@
 
 import { get, post } from "./api.js";
 import { colorOf } from "./colors.js";
-import { ask, byId, fill, h, speak, toast } from "./dom.js";
-
-const plural = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+import { ask, button, byId, fill, h, kbd, note, speak, toast } from "./dom.js";
+import { plural } from "./words.js";
 
 export class ClassesView {
   constructor(page) {
@@ -14,8 +13,7 @@ export class ClassesView {
     this.name = h("input", { id: "new-class", maxlength: 80, placeholder: "Name of a new class", "aria-label": "Name of a new class" });
     const add = (event) => {
       event.preventDefault();
-      const name = this.name.value.trim();
-      if (name) page.outbox.add(page.action("add_class", { name }), (answer) => answer && speak(`Class ${name} added.`));
+      page.addClass(this.name.value.trim());
       this.name.value = "";
     };
     fill(
@@ -24,7 +22,7 @@ export class ClassesView {
         "div",
         { class: "card" },
         h("h2", {}, "Classes"),
-        h("p", { class: "quiet wrap" }, "The first ten have the digits as keys, in this order. A letter of your own and the description are for all who label; the description is shown beside the images. Changes are kept at once."),
+        note("The first ten have the digits as keys, in this order. A letter of your own and the description are for all who label; the description is shown beside the images. Changes are kept at once."),
         this.list,
         h("form", { class: "row", onsubmit: add }, this.name, h("button", { class: "button main" }, "Add")),
       ),
@@ -37,11 +35,11 @@ export class ClassesView {
   }
 
   enter() {
-    this.hear();
+    this.update();
     this.#showRemoved();
   }
 
-  hear() {
+  update() {
     if (this.page.view !== "classes") return;
     const shape = JSON.stringify(this.classes.map(({ count: _, ...look }) => look));
     if (shape !== this.shape) {
@@ -102,7 +100,7 @@ export class ClassesView {
     const others = this.classes.filter((entry) => entry.name !== name);
     const select = h("select", { "aria-label": `Merge ${name} into` }, others.map((entry) => h("option", {}, entry.name)));
     const text = h("p", { class: "wrap" }, `All labels of ${name} (${count}) get the class that you choose, also those that measure, and ${name} is not in use any more. You can bring it back with its labels.`);
-    if (!(await ask(`Merge ${name} into`, h("div", { class: "import" }, select, text), { action: "Merge", canCancel: true }))) return;
+    if (!(await ask(`Merge ${name} into`, h("div", { class: "import" }, select, text), { merge: "Merge" }))) return;
     const into = select.value;
     this.change("merge", name, into, (number) => `${plural(number, "label")} of ${name} ${number === 1 ? "is" : "are"} ${into} now. Below the classes you can bring it back.`);
   }
@@ -110,7 +108,7 @@ export class ClassesView {
   async delete(place) {
     const { name, count } = this.classes[place];
     const text = count ? `${plural(count, "image")} labeled ${name} will have no label: they count as skipped, and nobody is asked about them again. To give them another class, merge ${name} into it instead.` : `No image is labeled ${name}.`;
-    if (!(await ask(`Delete ${name}?`, h("p", { class: "wrap" }, `${text} You can bring the class back with its labels.`), { action: "Delete", canCancel: true }))) return;
+    if (!(await ask(`Delete ${name}?`, h("p", { class: "wrap" }, `${text} You can bring the class back with its labels.`), { delete: "Delete" }))) return;
     this.change("delete", name, null, () => `${name} is deleted. Below the classes you can bring it back.`);
   }
 
@@ -127,12 +125,12 @@ export class ClassesView {
   #row(entry, place, key) {
     const { name, letter, description } = entry;
     const field = (what, props) => h("input", { ...props, "data-key": `${name} ${what}`, "aria-label": `${what} of ${name}`, title: what });
-    const button = (what, text, act, more = {}) => h("button", { type: "button", class: "button", "data-key": `${name} ${what}`, "aria-label": `${what} ${name}`, onclick: act, ...more }, text);
+    const action = (what, text, act, props = {}) => button(text, act, { "data-key": `${name} ${what}`, "aria-label": `${what} ${name}`, ...props });
     return h(
       "li",
       {},
       field("Color", { type: "color", value: colorOf(entry), onchange: (event) => this.set(place, { color: event.target.value }) }),
-      h("kbd", { title: "Key" }, key?.digit || "…"),
+      kbd(key?.digit || "…"),
       field("Letter", { class: "letter", maxlength: 1, value: letter, placeholder: key?.letter ?? "", onchange: (event) => this.set(place, { letter: event.target.value.trim().toLowerCase() }) }),
       field("Name", { class: "name", maxlength: 80, value: name, onchange: (event) => this.rename(place, event.target.value.trim()) }),
       field("Description", { class: "description", maxlength: 500, value: description, placeholder: "What belongs to it", onchange: (event) => this.set(place, { description: event.target.value.trim() }) }),
@@ -140,10 +138,10 @@ export class ClassesView {
       h(
         "span",
         { class: "buttons" },
-        button("up", "↑", () => this.move(place, -1), { disabled: place === 0 }),
-        button("down", "↓", () => this.move(place, 1), { disabled: place === this.classes.length - 1 }),
-        button("Merge", "Merge …", () => this.merge(place)),
-        button("Delete", "Delete …", () => this.delete(place)),
+        action("up", "↑", () => this.move(place, -1), { disabled: place === 0 }),
+        action("down", "↓", () => this.move(place, 1), { disabled: place === this.classes.length - 1 }),
+        action("Merge", "Merge …", () => this.merge(place)),
+        action("Delete", "Delete …", () => this.delete(place)),
       ),
     );
   }
@@ -154,8 +152,8 @@ export class ClassesView {
     const rows = removed.map(({ name, into, num_labels: number }) => {
       const was = into ? `merged into ${into}` : "deleted";
       const back = () => this.change("restore", name, null, (restored) => `${name} is back with ${plural(restored, "label")}.`);
-      return h("li", {}, h("span", { class: "wrap" }, h("b", {}, name), `, ${was}, ${plural(number, "label")} `), h("button", { type: "button", class: "button", "aria-label": `Bring back ${name}`, onclick: back }, "Bring back"));
+      return h("li", {}, h("span", { class: "wrap" }, h("b", {}, name), `, ${was}, ${plural(number, "label")} `), button("Bring back", back, { "aria-label": `Bring back ${name}` }));
     });
-    fill(this.removed, h("h2", {}, "Merged and deleted classes"), h("p", { class: "quiet wrap" }, "A class comes back with the labels that nobody has changed since."), h("ul", { class: "removed-list" }, rows));
+    fill(this.removed, h("h2", {}, "Merged and deleted classes"), note("A class comes back with the labels that nobody has changed since."), h("ul", { class: "removed-list" }, rows));
   }
 }

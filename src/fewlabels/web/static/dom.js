@@ -2,6 +2,8 @@
 
 export const byId = (id) => document.getElementById(id);
 
+const present = (children) => children.flat().filter((child) => child !== null && child !== undefined);
+
 /** Make an element: properties by name, listeners as on..., children as text or nodes. */
 export function h(tag, props = {}, ...children) {
   const element = document.createElement(tag);
@@ -12,71 +14,74 @@ export function h(tag, props = {}, ...children) {
     else if (name === "value") element.value = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...present(children));
   return element;
 }
 
 export function fill(element, ...children) {
-  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.replaceChildren(...present(children));
 }
 
-/** Tell something that passes. */
-export function toast(text, seconds = 6) {
-  const shown = h("div", { class: "toast" }, text);
+export function button(content, onclick, props = {}) {
+  return h("button", { type: "button", class: "button", onclick, ...props }, content);
+}
+
+export const kbd = (text) => h("kbd", {}, text);
+
+/** Which keys do what, in short. */
+export const hints = (...pairs) => h("span", { class: "keys quiet" }, pairs.flatMap(([key, text]) => [kbd(key), ` ${text} `]));
+
+export const option = (value, text, selected = false) => h("option", { value, selected }, text);
+
+/** A paragraph of small print. */
+export const note = (...content) => h("p", { class: "quiet wrap" }, ...content);
+
+/** A table: titles of columns, and rows of cells, which are text or elements. */
+export function table(titles, rows) {
+  const cell = (content) => (content instanceof Element && /^T[DH]$/.test(content.tagName) ? content : h("td", {}, content));
+  const head = h("tr", {}, titles.map((text) => h("th", { scope: "col" }, text)));
+  return h("table", { class: "balance" }, h("thead", {}, head), h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map(cell)))));
+}
+
+/** Show a message for some seconds; `action` is the text and the function of a button. */
+export function toast(text, seconds = 6, action = null) {
+  const act = () => {
+    shown.remove();
+    action[1]();
+  };
+  const shown = h("div", { class: "toast" }, text, action && [" ", button(action[0], act)]);
   byId("toasts").append(shown);
   setTimeout(() => shown.remove(), seconds * 1000);
 }
 
-/** Say something to whoever hears the page. */
+/** Announce something to screen readers. */
 export function speak(text) {
   byId("spoken").textContent = text;
 }
 
-/** Show a dialog until it is closed; a promise of what the form holds, or null. */
-export function ask(title, content, { input = false, action = "OK", canCancel = input !== false } = {}) {
+/** Show a dialog with a button for each choice, or only one to close it; a promise of what was typed into the input, if there is one, or else of the chosen name, or null. */
+export function ask(title, content, choices = null, input = null) {
   const dialog = byId("dialog");
   return new Promise((resolve) => {
     let answer = null;
-    const field = input === false ? null : h("input", { "aria-label": title, maxlength: 80, value: input });
-    const form = h(
-      "form",
-      {
-        onsubmit: (event) => {
-          event.preventDefault();
-          answer = field ? field.value.trim() : true;
-          dialog.close();
-        },
-      },
-      h("h2", { id: "dialog-title" }, title),
-      content,
-      field,
-      h(
-        "div",
-        { class: "row" },
-        canCancel ? h("button", { type: "button", class: "button", onclick: () => dialog.close() }, "Cancel") : null,
-        h("button", { class: "button main" }, action),
-      ),
-    );
-    fill(dialog, form);
-    dialog.onclose = () => resolve(answer);
-    dialog.showModal();
-    if (field) field.select();
-  });
-}
-
-/** Show a dialog with a button for each choice; a promise of the chosen name, or null. */
-export function choose(title, content, choices) {
-  const dialog = byId("dialog");
-  return new Promise((resolve) => {
-    let answer = null;
-    const pick = (name) => () => {
-      answer = name;
+    const field = input === null ? null : h("input", { "aria-label": title, maxlength: 80, value: input });
+    const close = (name) => {
+      answer = field ? field.value.trim() : name;
       dialog.close();
     };
-    const buttons = Object.entries(choices).map(([name, words]) => h("button", { type: "button", class: "button", onclick: pick(name) }, words));
-    fill(dialog, h("form", {}, h("h2", { id: "dialog-title" }, title), content, h("div", { class: "row" }, h("button", { type: "button", class: "button", onclick: () => dialog.close() }, "Cancel"), ...buttons)));
+    const offered = choices ?? { close: "Close" };
+    const names = Object.keys(offered);
+    const kind = names.length === 1 ? "button main" : "button";
+    const onsubmit = (event) => {
+      event.preventDefault();
+      close(names[0]);
+    };
+    const buttons = names.map((name) => button(offered[name], () => close(name), { class: kind }));
+    const cancel = choices ? button("Cancel", () => dialog.close()) : null;
+    fill(dialog, h("form", { onsubmit }, h("h2", { id: "dialog-title" }, title), content, field, h("div", { class: "row" }, cancel, buttons)));
     dialog.onclose = () => resolve(answer);
     dialog.showModal();
+    field?.select();
   });
 }
 

@@ -1,11 +1,10 @@
 // Import existing labels: drop or choose a file, preview it, import it, undo that.
 
 import { post, upload } from "./api.js";
-import { byId, choose, h, isAsking, speak, toast } from "./dom.js";
+import { ask, byId, h, isAsking, speak, toast } from "./dom.js";
+import { plural } from "./words.js";
 
 const MOST_BYTES = 20 * 1024 * 1024;
-
-const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
 /** Describe what an import would do. */
 function summary(preview) {
@@ -68,7 +67,7 @@ export class Imports {
     const offered = { file: "Choose a file" };
     if (count || this.hasImported) offered.undo = "Undo the last import";
     const text = "Import existing labels from a table (.csv, .jsonl, .parquet) with a file name and a class in each row, or from a Label Studio export (.json). Choose the file, or drop it on this page.";
-    const answer = await choose("Import labels", h("div", { class: "import" }, h("p", {}, text), count ? h("p", { class: "quiet" }, `${plural(count, "label")} imported so far.`) : null), offered);
+    const answer = await ask("Import labels", h("div", { class: "import" }, h("p", {}, text), count ? h("p", { class: "quiet" }, `${plural(count, "label")} imported so far.`) : null), offered);
     if (answer === "file") this.input.click();
     if (answer === "undo") await this.undo(null);
   }
@@ -79,12 +78,12 @@ export class Imports {
     const wish = { ...this.page.signature, name: file.name.slice(-200), add_classes: addClasses, uuid: crypto.randomUUID() };
     try {
       const preview = await upload("/api/import", { ...wish, dry_run: true }, file);
-      const answer = await choose(`Import ${file.name}`, summary(preview), choices(preview));
+      const answer = await ask(`Import ${file.name}`, summary(preview), choices(preview));
       if (answer === "add") return this.preview(file, true);
       if (answer !== "import") return;
       const done = await upload("/api/import", { ...wish, partial: preview.num_faults > 0 }, file);
       this.announce(done);
-      this.page.beat(); // what this tab showed may have its label now
+      this.page.heartbeat(); // what this tab showed may have its label now
     } catch (error) {
       toast(error.message, 12);
     }
@@ -94,10 +93,7 @@ export class Imports {
     this.hasImported = true;
     const text = `${plural(done.num_new, "label")} imported.`;
     speak(text);
-    const undo = h("button", { type: "button", class: "button", onclick: () => (shown.remove(), this.undo(done.uuid)) }, "Undo");
-    const shown = h("div", { class: "toast" }, text, " ", undo);
-    byId("toasts").append(shown);
-    setTimeout(() => shown.remove(), 30000);
+    toast(text, 30, ["Undo", () => this.undo(done.uuid)]);
   }
 
   async undo(uuid) {

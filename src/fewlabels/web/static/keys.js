@@ -3,7 +3,7 @@
 const ALPHABET = "abcdefghijklmnopqrstuvwxyz";
 
 /** Digits for the first ten classes, with Shift (⇧) for the next ten; the letter that somebody chose, or one of the name that is free. */
-export function assigned(classes) {
+export function assignKeys(classes) {
   const taken = new Set(classes.map((entry) => entry.letter));
   const hasLetters = classes.length <= 20;
   return classes.map(({ name, letter: own }, place) => {
@@ -17,8 +17,8 @@ export function assigned(classes) {
   });
 }
 
-/** The class that a key press means, or -1. */
-export function meant(event, keys) {
+/** The position of the class that a key stands for, or -1. */
+export function classOfKey(event, keys) {
   const digit = /^(?:Digit|Numpad)(\d)$/.exec(event.code)?.[1];
   if (digit !== undefined) {
     const place = ((Number(digit) + 9) % 10) + (event.shiftKey ? 10 : 0);

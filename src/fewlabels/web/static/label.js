@@ -2,10 +2,10 @@
 
 import { post } from "./api.js";
 import { dot } from "./colors.js";
-import { ask, byId, fill, h, speak, toast } from "./dom.js";
-import { assigned, meant, HELP } from "./keys.js";
+import { ask, button, byId, fill, h, kbd, speak, toast } from "./dom.js";
+import { assignKeys, classOfKey, HELP } from "./keys.js";
 import { Ahead, address } from "./pictures.js";
-import { progressOf, timeLeft } from "./waiting.js";
+import { featuresStatus, percent, progressOf, timeLeft } from "./words.js";
 
 const HELD = [10, 40]; // images that a tab holds: two rounds, but at least and at most so many
 const REFILL = 0.8; // of them; with fewer, more are asked for
@@ -25,7 +25,7 @@ export class LabelView {
     this.keys = [];
     this.typed = "";
     this.zoom = { scale: 1, x: 0, y: 0 }; // the image is moved by x and y pixels
-    this.thoughts = new Map(); // what the model predicts, by image
+    this.suggestions = new Map(); // what the model predicts, by image
     this.times = [];
     this.isRefilling = false;
     this.buttons = null; // below the message
@@ -54,7 +54,7 @@ export class LabelView {
       this.held = leased.num_held;
       this.freesAt = leased.frees_at;
     } catch {
-      // the header tells that the server is away
+      // the header shows that the server is away
     } finally {
       this.isRefilling = false;
     }
@@ -73,12 +73,12 @@ export class LabelView {
   }
 
   /** The images that this tab believes to hold. */
-  believed() {
+  heldIds() {
     return [this.current, ...this.queue].filter((item) => item && !item.is_repeat).map((item) => item.id);
   }
 
   /** Let go of images that it does not hold any more, of those it believed to. */
-  keep(known, held) {
+  release(known, held) {
     const lost = new Set(known.filter((id) => !held.has(id)));
     if (!lost.size) return;
     this.queue = this.queue.filter((item) => !lost.has(item.id));
@@ -107,7 +107,7 @@ export class LabelView {
       byId("why").textContent = item.why;
       byId("file").textContent = item.file;
       this.shownAt = performance.now();
-      this.#think();
+      this.#suggest();
       this.ahead.prepare(this.queue);
     } else {
       fill(this.frame);
@@ -136,19 +136,19 @@ export class LabelView {
   #reason(state) {
     if (!state) return ["Opening the project …", ""];
     const { round, features } = state.jobs;
-    const button = (text, act, kind = "button") => h("button", { class: kind, onclick: act }, text);
+    const main = { class: "button main" };
     if (state.spent >= state.budget || round.status === "finished") {
       return [
         state.spent >= state.budget ? "The budget is spent" : "Every image was asked about",
         `${state.spent} of ${state.budget} labels are given. In Review you confirm or correct what the model predicts, many images at a glance: the quickest way to a better model now.`,
         button(`${MORE} more labels`, () => this.planMore()),
-        button(["Review ", h("kbd", {}, "⇧R")], () => this.page.go("review")),
-        button(["Results ", h("kbd", {}, "⇧S")], () => this.page.go("results")),
-        button(["Export ", h("kbd", {}, "⇧E")], () => this.page.wish("export"), "button main"),
+        button(["Review ", kbd("⇧R")], () => this.page.go("review")),
+        button(["Results ", kbd("⇧S")], () => this.page.go("results")),
+        button(["Export ", kbd("⇧E")], () => this.page.start("export"), main),
       ];
     }
     if (round.status === "failed") {
-      return ["The next images could not be chosen", round.error, button("Try again", () => this.page.wish("round"), "button main")];
+      return ["The next images could not be chosen", round.error, button("Try again", () => this.page.start("round"), main)];
     }
     if (round.status === "running") {
       const what = round.total ? `${progressOf(round)}.` : timeLeft(round);
@@ -160,28 +160,27 @@ export class LabelView {
       return ["Others have the last images of the budget", `${this.held} images are with other people or tabs.${when}`, button("Look again", () => this.refill())];
     }
     if (state.round && features.status !== "done") {
-      const random = button(`Label ${Math.min(this.page.project.query, state.budget - state.spent)} random images meanwhile`, () => this.page.wish("random-round"));
+      const random = button(`Label ${Math.min(this.page.project.query, state.budget - state.spent)} random images meanwhile`, () => this.page.start("random-round"));
       const why = "The next images are chosen by what they show, and for that the program has to look at all images once.";
       if (features.status === "running") {
         return [
           ["Looking at all images", timeLeft(features)].filter((part) => part).join(", "),
-          `${why} ${progressOf(features, "This is being prepared")}. When that is done, labeling goes on by itself. Random images cost the same budget and teach the model less.`,
+          `${why} ${featuresStatus(features)} When that is done, labeling goes on by itself. Random images cost the same budget and teach the model less.`,
           random,
         ];
       }
-      return ["The images were not all looked at", `${why} ${features.error ?? "It was stopped."}`, button("Go on with it", () => this.page.wish("features"), "button main"), random];
+      return ["The images were not all looked at", `${why} ${features.error ?? "It was stopped."}`, button("Go on with it", () => this.page.start("features"), main), random];
     }
     return ["Choosing the next images …", ""];
   }
 
-  /** Take in what the server tells. */
-  hear(state) {
+  update(state) {
     const names = JSON.stringify(state.classes.map(({ count: _, ...look }) => look));
     if (names !== this.names) {
       if (this.numClasses > state.classes.length) this.history = []; // a merge changed labels
       this.numClasses = state.classes.length;
       this.names = names;
-      this.keys = assigned(state.classes);
+      this.keys = assignKeys(state.classes);
     }
     this.drawClasses();
     this.drawRound();
@@ -242,56 +241,43 @@ export class LabelView {
   }
 
   async addClass() {
-    const name = await ask("New class", h("p", { class: "quiet" }, "It gets the next key. Images labeled so far stay as they are."), {
-      input: "",
-      action: "Add",
-    });
-    if (!name) return;
-    this.page.outbox.add(this.page.action("add_class", { name }), (answer) => answer && speak(`Class ${name} added.`));
+    this.page.addClass(await ask("New class", h("p", { class: "quiet" }, "It gets the next key. Images labeled so far stay as they are."), { add: "Add" }, ""));
   }
 
   help() {
-    const rows = HELP.map(([key, text]) => h("tr", {}, h("td", {}, h("kbd", {}, key)), h("td", {}, text)));
-    return ask("Keys", h("table", {}, h("tbody", {}, rows)), { action: "Close" });
+    const rows = HELP.map(([key, text]) => h("tr", {}, h("td", {}, kbd(key)), h("td", {}, text)));
+    return ask("Keys", h("table", {}, h("tbody", {}, rows)));
   }
 
   do(what) {
-    if (what === "skip" || what === "unsure") this.answer(what);
-    else if (what === "undo") this.undo();
-    else if (what === "add") this.addClass();
-    else if (what === "help") this.help();
-    else if (what === "zoom") this.#toggleZoom();
+    const actions = { undo: () => this.undo(), add: () => this.addClass(), help: () => this.help(), zoom: () => this.#toggleZoom() };
+    (actions[what] ?? (() => this.answer(what)))(); // skip or unsure
   }
 
   // ---------------------------------------------------------------------------- keys
 
-  press(event) {
-    const many = this.keys.length > 20;
-    if (event.key === " ") return this.#done(event, () => this.answer("skip"));
-    if (event.key === "+" || event.key === "=") return this.#done(event, () => this.#zoomBy(1.5));
-    if (event.key === "-") return this.#done(event, () => this.#zoomBy(1 / 1.5));
-    if (event.key === "Escape") return this.#done(event, () => (this.isTyping ? this.#type("") : this.#setZoom()));
-    const steps = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
-    if (steps[event.key] && this.zoom.scale !== 1) {
-      event.preventDefault();
-      const [x, y] = steps[event.key];
-      this.#setZoom({ ...this.zoom, x: this.zoom.x + x, y: this.zoom.y + y });
-      return true;
-    }
-    if (many && event.key === "Backspace" && this.typed) return this.#done(event, () => this.#type(this.typed.slice(0, -1)));
-    if (event.key === "Backspace") return this.#done(event, () => this.undo());
-    if (many && event.key === "Enter" && this.typed) return this.#done(event, () => this.#pick());
-    const place = meant(event, this.keys);
-    if (many && event.key === "/" && !this.typed) return this.#done(event, () => this.#type("", true));
-    if (place >= 0 && !this.isTyping) return this.#done(event, () => this.label(place));
-    if (many && event.key.length === 1 && !event.shiftKey) return this.#done(event, () => this.#type(this.typed + event.key.toLowerCase()));
-    return false;
+  /** What a key does; null: nothing. A key that is held down repeats only an undo and a move. */
+  actionOf(event) {
+    const { key } = event;
+    const step = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] }[key];
+    if (step && this.zoom.scale !== 1) return () => this.#setZoom({ ...this.zoom, x: this.zoom.x + step[0], y: this.zoom.y + step[1] });
+    if (key === "Backspace") return () => (this.typed ? this.#type(this.typed.slice(0, -1)) : this.undo());
+    const act = this.#actionOnce(event);
+    return act && event.repeat ? () => {} : act;
   }
 
-  #done(event, act) {
-    event.preventDefault();
-    if (!event.repeat || event.key === "Backspace") act();
-    return true;
+  #actionOnce(event) {
+    const { key } = event;
+    const isMany = this.keys.length > 20; // then names are typed
+    if (key === " ") return () => this.answer("skip");
+    if (key === "+" || key === "=") return () => this.#zoomBy(1.5);
+    if (key === "-") return () => this.#zoomBy(1 / 1.5);
+    if (key === "Escape") return () => (this.isTyping ? this.#type("") : this.#setZoom());
+    if (isMany && key === "Enter" && this.typed) return () => this.#pick();
+    if (isMany && key === "/" && !this.typed) return () => this.#type("", true);
+    const place = classOfKey(event, this.keys);
+    if (place >= 0 && !this.isTyping) return () => this.label(place);
+    return isMany && key.length === 1 && !event.shiftKey ? () => this.#type(this.typed + key.toLowerCase()) : null;
   }
 
   label(place) {
@@ -465,27 +451,27 @@ export class LabelView {
     };
     check("pixels", (isOn) => document.body.classList.toggle("pixels", isOn));
     check("thinks", (isOn) => {
-      this.thinks = isOn;
-      this.#think();
+      this.suggests = isOn;
+      this.#suggest();
     });
   }
 
   /** Show what the model predicts for the image, if somebody wants that and it does not measure. */
-  async #think() {
+  async #suggest() {
     const box = byId("thought");
     box.hidden = true;
     const item = this.current;
-    if (!this.thinks || !item) return;
-    if (!this.thoughts.has(item.id)) {
+    if (!this.suggests || !item) return;
+    if (!this.suggestions.has(item.id)) {
       const items = [item, ...this.queue].slice(0, 20).map((next) => next.id);
       const answer = await post("/api/browse", { ...this.page.signature, items }).catch(() => null);
       if (!answer) return;
-      this.thoughts = new Map(answer.tiles.map((tile) => [tile.id, tile]));
+      this.suggestions = new Map(answer.tiles.map((tile) => [tile.id, tile]));
     }
-    const thought = this.thoughts.get(item.id);
-    if (!thought?.predicted || item !== this.current) return;
+    const suggestion = this.suggestions.get(item.id);
+    if (!suggestion?.predicted || item !== this.current) return;
     box.hidden = false;
-    box.textContent = `The model thinks: ${thought.predicted}, ${Math.round(100 * thought.sure)} % sure`;
+    box.textContent = `The model thinks: ${suggestion.predicted}, ${percent(suggestion.sure)} sure`;
   }
 
   /** Plan more labels. */

@@ -9,16 +9,7 @@ const NEAR = 12; // pixels from the pointer to a point that it means
 
 const decode = (text) => new Uint16Array(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
 
-/** A color for each class: hues far apart, as red, green and blue. */
-function colorOf(place) {
-  const [hue, light] = [(place * 137.5 + 210) % 360, [0.5, 0.38, 0.62][Math.floor(place / 9) % 3]];
-  const part = (offset) => {
-    const k = (offset + hue / 30) % 12;
-    return Math.round(255 * (light - 0.75 * Math.min(light, 1 - light) * Math.max(-1, Math.min(k - 3, 9 - k, 1))));
-  };
-  return [part(0), part(8), part(4)];
-}
-
+const rgb = (hex) => [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16));
 const packed = ([red, green, blue]) => (255 << 24) | (blue << 16) | (green << 8) | red;
 
 export class PointMap {
@@ -41,6 +32,7 @@ export class PointMap {
     this.draw();
   }
 
+  /** Show points; `classes` are the names and colors of all classes by number. */
   show({ classes, total, ...columns }) {
     this.classes = classes;
     this.total = total;
@@ -55,7 +47,7 @@ export class PointMap {
     const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
     const quiet = packed(isDark ? [82, 90, 104] : [196, 201, 210]);
     const values = this.points[color];
-    const palette = this.classes.map((_, place) => packed(colorOf(place)));
+    const palette = this.classes.map(([, color]) => packed(rgb(color)));
     const ofDoubt = (share) => packed([Math.round(40 + 200 * (1 - share)), Math.round(110 + 20 * share), Math.round(60 + 150 * share)]);
     const steps = Array.from({ length: 256 }, (_, step) => ofDoubt(step / 255));
     this.colors = Uint32Array.from(values, (value) => (value === NONE ? quiet : color === "sure" ? steps[value >> 8] : palette[value]));
@@ -69,7 +61,7 @@ export class PointMap {
       dot.style.background = css(value);
       return h("li", {}, dot, text);
     };
-    const named = color === "sure" ? [entry(steps[0], "not sure"), entry(steps[255], "sure")] : this.classes.map((name, place) => entry(palette[place], name));
+    const named = color === "sure" ? [entry(steps[0], "not sure"), entry(steps[255], "sure")] : this.classes.map(([name], place) => entry(palette[place], name));
     this.legend.replaceChildren(...named, entry(quiet, color === "label" ? "no label" : "no prediction"));
     this.canvas.setAttribute("aria-label", `Map of ${this.total} images. The filters and the grid show the same images without it.`);
     this.draw();
@@ -164,9 +156,9 @@ export class PointMap {
     const now = [event.offsetX, event.offsetY];
     this.pointers.set(event.pointerId, now);
     if (this.pointers.size === 2) {
-      const [one, other] = [...this.pointers.values()];
-      const away = Math.hypot(one[0] - other[0], one[1] - other[1]);
-      if (this.away) this.zoom(away / this.away, (one[0] + other[0]) / 2, (one[1] + other[1]) / 2);
+      const [first, second] = [...this.pointers.values()];
+      const away = Math.hypot(first[0] - second[0], first[1] - second[1]);
+      if (this.away) this.zoom(away / this.away, (first[0] + second[0]) / 2, (first[1] + second[1]) / 2);
       this.away = away;
       this.lasso = null;
     } else if (this.lasso) {
@@ -208,14 +200,10 @@ export class PointMap {
     if (nearest >= 0) this.onPoint(nearest);
   }
 
-  press(event) {
-    const steps = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
-    if (steps[event.key]) this.pan(...steps[event.key]);
-    else if (event.key === "+" || event.key === "=") this.zoom(1.3);
-    else if (event.key === "-") this.zoom(1 / 1.3);
-    else if (event.key === "0" || event.key === "Home") this.reset();
-    else return false;
-    event.preventDefault();
-    return true;
+  actionOf({ key }) {
+    const step = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] }[key];
+    if (step) return () => this.pan(...step);
+    const [closer, reset] = [() => this.zoom(1.3), () => this.reset()];
+    return { "+": closer, "=": closer, "-": () => this.zoom(1 / 1.3), 0: reset, Home: reset }[key];
   }
 }

@@ -1,9 +1,10 @@
 // Have I labeled enough? Accuracy with its interval, the curve, balance, likely slips.
 
 import { get } from "./api.js";
-import { byId, fill, h, toast } from "./dom.js";
-import { drawPeople } from "./people.js";
+import { button, byId, fill, h, kbd, note, table } from "./dom.js";
+import { doubtful, drawPeople } from "./people.js";
 import { thumbnail } from "./pictures.js";
+import { percent } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -40,7 +41,10 @@ function curve(rounds) {
   return s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text, class: "chart" }, ...parts);
 }
 
-const percent = (share) => `${Math.round(100 * share)} %`;
+const card = (title, ...content) => h("div", { class: "card" }, h("h2", {}, title), ...content);
+const wideCard = (title, ...content) => h("div", { class: "card wide" }, h("h2", {}, title), ...content);
+const link = (text, onclick, props = {}) => button(text, onclick, { class: "link", ...props });
+const scrolling = (title, content) => h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": title }, content);
 
 /** A share with its interval: a bar for where it may be, a mark for what was seen. */
 function range({ num_right: right, num_audited: of, low, high }, what) {
@@ -58,22 +62,15 @@ function range({ num_right: right, num_audited: of, low, high }, what) {
 }
 
 function balance(status, more) {
-  const head = ["Class", "Labels", "Recognized", "Right when predicted", "Predicted", ""].map((text) => h("th", { scope: "col" }, text));
-  const active = status.classes.filter((entry) => entry.is_active);
-  const rows = active.map((entry) => {
-    const labels = entry.measuring ? `${entry.labels}, ${entry.measuring} of them check` : String(entry.labels);
-    return h(
-      "tr",
-      {},
-      h("th", { scope: "row" }, entry.name),
-      h("td", {}, labels),
-      h("td", {}, range(entry.recall, `labeled ${entry.name} are recognized`)),
-      h("td", {}, range(entry.precision, `predicted as ${entry.name} are right`)),
-      h("td", {}, entry.predicted === null ? "" : String(entry.predicted)),
-      h("td", {}, h("button", { type: "button", class: "link", "aria-label": `Find more of ${entry.name}`, onclick: () => more(entry.name) }, "find more")),
-    );
-  });
-  return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Classes" }, h("table", { class: "balance" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows)));
+  const rows = status.classes.filter((entry) => entry.is_active).map((entry) => [
+    h("th", { scope: "row" }, entry.name),
+    entry.measuring ? `${entry.labels}, ${entry.measuring} of them check` : entry.labels,
+    range(entry.recall, `labeled ${entry.name} are recognized`),
+    range(entry.precision, `predicted as ${entry.name} are right`),
+    entry.predicted ?? "",
+    link("find more", () => more(entry.name), { "aria-label": `Find more of ${entry.name}` }),
+  ]);
+  return scrolling("Classes", table(["Class", "Labels", "Recognized", "Right when predicted", "Predicted", ""], rows));
 }
 
 const MOST_IN_MATRIX = 15; // classes; of more, the confusions are listed
@@ -83,40 +80,40 @@ function confusion(status, show) {
   const names = status.classes.map((entry) => entry.name);
   const counts = new Map(status.confusion.map((cell) => [JSON.stringify([cell.label, cell.predicted]), cell.count]));
   const most = Math.max(1, ...counts.values());
+  const words = (count, label, predicted) => `${count} labeled ${label}, predicted as ${predicted}`;
   const cell = (label, predicted) => {
     const count = counts.get(JSON.stringify([label, predicted])) ?? 0;
-    const is_right = label === predicted;
-    const box = h("td", { class: is_right ? "right" : count ? "wrong" : "" });
+    const text = words(count, label, predicted);
+    const content = count ? button(String(count), () => show(label, predicted), { class: "", title: text, "aria-label": `${text}; show such images` }) : null;
+    const box = h("td", { class: label === predicted ? "right" : count ? "wrong" : "" }, content);
     box.style.setProperty("--share", `${Math.round((70 * count) / most)}%`);
-    const text = `${count} labeled ${label}, predicted as ${predicted}`;
-    if (count) box.append(h("button", { type: "button", title: text, "aria-label": `${text}; show such images`, onclick: () => show(label, predicted) }, String(count)));
     return box;
   };
   if (names.length > MOST_IN_MATRIX) {
     const wrong = status.confusion.filter((entry) => entry.label !== entry.predicted).sort((a, b) => b.count - a.count);
-    return h("ul", {}, wrong.slice(0, 20).map((entry) => h("li", {}, h("button", { type: "button", class: "link", onclick: () => show(entry.label, entry.predicted) }, `${entry.count} labeled ${entry.label}, predicted as ${entry.predicted}`))));
+    return h("ul", {}, wrong.slice(0, 20).map(({ count, label, predicted }) => h("li", {}, link(words(count, label, predicted), () => show(label, predicted)))));
   }
   const head = h("tr", {}, h("td", {}), names.map((name) => h("th", { scope: "col" }, h("span", {}, name))));
   const rows = names.map((label) => h("tr", {}, h("th", { scope: "row" }, label), names.map((predicted) => cell(label, predicted))));
-  return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Confusion matrix" }, h("table", { class: "matrix" }, h("thead", {}, head), h("tbody", {}, rows)));
+  return scrolling("Confusion matrix", h("table", { class: "matrix" }, h("thead", {}, head), h("tbody", {}, rows)));
 }
 
 /** How often confirmed labels are wrong, by those that were labeled once more. */
 function slips({ num_right: same, num_audited: repeats, low, high }) {
   if (!repeats) return null;
-  return h("p", { class: "quiet wrap" }, `${repeats} confirmed images came back in Label, without a prediction: ${repeats - same} got another class. So between ${percent(1 - high)} and ${percent(1 - low)} of the confirmed labels are likely to be slips (95 % level).`);
+  return note(`${repeats} confirmed images came back in Label, without a prediction: ${repeats - same} got another class. So between ${percent(1 - high)} and ${percent(1 - low)} of the confirmed labels are likely to be slips (95 % level).`);
 }
 
 /** What the latest model, which an export writes, learned from. */
 function learned({ model, num_unused: unused, num_measuring: measuring }, state) {
-  if (!model) return h("p", { class: "quiet wrap" }, "There is no model yet. It needs labels of at least two classes.");
+  if (!model) return note("There is no model yet. It needs labels of at least two classes.");
   const parts = Object.entries(model.classes).map(([name, count]) => `${name} ${count}`);
   const sources = [["asked one by one", state?.spent], ["confirmed in Review", state?.confirmed], ["imported", state?.imported]].filter(([, count]) => count).map(([what, count]) => `${count} ${what}`);
   return h(
     "div",
     {},
     h("p", { class: "wrap" }, `${model.name} (${model.trainer}) learned from ${model.num_labels} labels: ${parts.join(", ")}.`),
-    h("p", { class: "quiet wrap" }, `Labels of this project: ${sources.join(", ")}. ${measuring} of them were drawn at random to check the model, which never learns from them. ${unused ? `${unused} labels are not in the model yet; an export trains on them first where that takes seconds.` : "The model has learned from all others."}`),
+    note(`Labels of this project: ${sources.join(", ")}. ${measuring} of them were drawn at random to check the model, which never learns from them. ${unused ? `${unused} labels are not in the model yet; an export trains on them first where that takes seconds.` : "The model has learned from all others."}`),
   );
 }
 
@@ -143,37 +140,41 @@ export class ResultsView {
     this.drawDoubts(looks.doubts);
   }
 
-  hear(state) {
+  update(state) {
     const key = ["training", "round", "features", "final"].map((name) => state.jobs[name].status).join();
     if (this.page.view === "results" && key !== this.key) this.enter();
     this.key = key;
   }
 
   draw(status) {
+    const { review } = this.page.views;
     this.people = h("div", { class: "card wide", hidden: true });
     this.doubts = h("div", { class: "card wide", hidden: true });
-    this.slips = h("div", { class: "card wide" }, h("h2", {}, "Labels to look at again"), h("p", { class: "quiet" }, "Not computed yet. Looking through the labels …"));
+    this.slips = wideCard("Labels to look at again", note("Not computed yet. Looking through the labels …"));
     const unused = status.num_unused ? `${status.num_unused} labels are not in the model yet.` : "The model has learned from all labels.";
+    const advice = status.advice ? h("div", { class: "gain" }, h("h3", {}, "Have I labeled enough?"), h("p", {}, status.advice)) : null;
+    const noModel = () => note("It begins with the first model that can be measured.");
+    const showConfused = (label, predicted) => (label === predicted ? review.showMore(predicted, "typical") : review.showMore(predicted, "mistakes", label));
     fill(
       this.box,
       h(
         "div",
         { class: "card wide lead" },
-        h("div", {}, h("h2", { class: "headline" }, status.headline), h("p", { class: "quiet wrap" }, status.explanation), status.advice ? h("div", { class: "gain" }, h("h3", {}, "Have I labeled enough?"), h("p", {}, status.advice)) : null),
+        h("div", {}, h("h2", { class: "headline" }, status.headline), note(status.explanation), advice),
         h(
           "div",
           { class: "buttons" },
-          h("button", { type: "button", class: "button main", onclick: () => this.page.wish("train") }, "Train now ", h("kbd", {}, "⇧T")),
-          h("button", { type: "button", class: "button", onclick: () => this.page.wish("export") }, "Export ", h("kbd", {}, "⇧E")),
-          h("button", { type: "button", class: "button", title: "A network trained from scratch on the images; says first how long it takes", onclick: () => this.page.wish("estimate") }, "Final training …"),
-          h("p", { class: "quiet wrap" }, unused),
+          button(["Train now ", kbd("⇧T")], () => this.page.start("train"), { class: "button main" }),
+          button(["Export ", kbd("⇧E")], () => this.page.start("export")),
+          button("Final training …", () => this.page.start("estimate"), { title: "A network trained from scratch on the images; says first how long it takes" }),
+          note(unused),
         ),
       ),
-      h("div", { class: "card" }, h("h2", {}, "Learning curve"), h("p", { class: "quiet wrap" }, "The share of random checks (images drawn at random that only measure) that each model gets right. The true share is likely within the band."), status.curve.length ? curve(status.curve) : h("p", { class: "quiet wrap" }, "It begins with the first model that can be measured.")),
-      h("div", { class: "card" }, h("h2", {}, "What is confused with what"), h("p", { class: "quiet wrap" }, "Random checks by their label (rows) and what the latest model predicts (columns). A click shows images in Review that may be confused in the same way."), status.confusion.length ? confusion(status, (label, predicted) => this.page.views.review.showMore(predicted, label === predicted ? "typical" : "mistakes", label === predicted ? null : label)) : h("p", { class: "quiet wrap" }, "It begins with the first model that can be measured.")),
-      h("div", { class: "card wide" }, h("h2", {}, "Classes"), h("p", { class: "quiet wrap" }, "Recognized: the share of its images that the model finds (recall). Right when predicted: the share of its predictions that are right (precision). Both come from the random checks; the range behind each holds at the 95 % level. Predicted: images that the model puts in the class."), balance(status, (name) => this.page.views.review.showMore(name))),
-      h("div", { class: "card wide" }, h("h2", {}, "What the exported model learned from"), learned(status, this.page.state), slips(status.repeats)),
-      status.notes.length ? h("div", { class: "card wide" }, h("h2", {}, "To keep in mind"), h("ul", {}, status.notes.map((note) => h("li", {}, note)))) : null,
+      card("Learning curve", note("The share of random checks (images drawn at random that only measure) that each model gets right. The true share is likely within the band."), status.curve.length ? curve(status.curve) : noModel()),
+      card("What is confused with what", note("Random checks by their label (rows) and what the latest model predicts (columns). A click shows images in Review that may be confused in the same way."), status.confusion.length ? confusion(status, showConfused) : noModel()),
+      wideCard("Classes", note("Recognized: the share of its images that the model finds (recall). Right when predicted: the share of its predictions that are right (precision). Both come from the random checks; the range behind each holds at the 95 % level. Predicted: images that the model puts in the class."), balance(status, (name) => review.showMore(name))),
+      wideCard("What the exported model learned from", learned(status, this.page.state), slips(status.repeats)),
+      status.notes.length ? wideCard("To keep in mind", h("ul", {}, status.notes.map((text) => h("li", {}, text)))) : null,
       this.people,
       this.slips,
       this.doubts,
@@ -184,12 +185,8 @@ export class ResultsView {
   drawDoubts(tiles) {
     if (!this.doubts) return;
     this.doubts.hidden = !tiles.length;
-    const shown = tiles.map((tile) => {
-      const text = `${tile.class} ${Math.round(100 * tile.sure)} %`;
-      const more = () => this.page.views.review.showLike(tile);
-      return h("button", { type: "button", class: "tile", title: "More like this, in Review", onclick: more }, thumbnail(tile), h("span", { class: "sure" }, text));
-    });
-    fill(this.doubts, h("h2", {}, "Likely mistakes of the model"), h("p", { class: "quiet wrap" }, "It is least sure about these, of all that nobody has labeled. More labels like them help most; a click shows more in Review."), h("div", { class: "grid" }, shown));
+    const shown = tiles.map((tile) => button([thumbnail(tile), h("span", { class: "sure" }, `${tile.class} ${percent(tile.sure)}`)], () => this.page.views.review.showLike(tile), { class: "tile", title: "More like this, in Review" }));
+    fill(this.doubts, h("h2", {}, "Likely mistakes of the model"), note("It is least sure about these, of all that nobody has labeled. More labels like them help most; a click shows more in Review."), h("div", { class: "grid" }, shown));
   }
 
   drawSlips(looks) {
@@ -204,22 +201,13 @@ export class ResultsView {
       return;
     }
     const rows = tiles.map((tile) => {
-      const row = h("div", { class: "slip" });
       const keep = () => {
         this.kept.add(tile.id + tile.label);
         this.drawSlips(looks); // the next one of the list takes its place
       };
-      const change = () => {
-        this.page.outbox.add(this.page.action("change", { item: tile.id, name: tile.other }), (answer) => answer && toast(`Changed to ${tile.other}.`, 3));
-        keep();
-      };
-      row.append(
-        thumbnail(tile),
-        h("p", {}, "Labeled ", h("b", {}, tile.label), "; the model says ", h("b", {}, tile.other), ", ", `${Math.round(100 * tile.sure)} %.`),
-        h("div", { class: "buttons" }, h("button", { type: "button", class: "button", onclick: change }, `Change to ${tile.other}`), h("button", { type: "button", class: "button", onclick: keep }, "Keep")),
-      );
-      return row;
+      const text = h("p", {}, "Labeled ", h("b", {}, tile.label), "; the model says ", h("b", {}, tile.other), `, ${percent(tile.sure)}.`);
+      return doubtful(this.page, tile, text, [[tile.other, `Change to ${tile.other}`]], keep, [button("Keep", keep)]);
     });
-    fill(this.slips, title, h("p", { class: "quiet wrap" }, "Models trained without these labels consider another class at least ten times as likely. The most doubtful labels come first. Models make mistakes, so look before you change a label. Images that measure accuracy are not checked."), h("div", { class: "slips" }, rows));
+    fill(this.slips, title, note("Models trained without these labels consider another class at least ten times as likely. The most doubtful labels come first. Models make mistakes, so look before you change a label. Images that measure accuracy are not checked."), h("div", { class: "slips" }, rows));
   }
 }

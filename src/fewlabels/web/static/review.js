@@ -2,10 +2,10 @@
 
 import { post } from "./api.js";
 import { colorOf, dot } from "./colors.js";
-import { byId, fill, h, speak, toast } from "./dom.js";
-import { meant } from "./keys.js";
+import { button, byId, fill, h, hints, kbd, speak, toast } from "./dom.js";
+import { classOfKey } from "./keys.js";
 import { thumbnail } from "./pictures.js";
-import { progressOf } from "./waiting.js";
+import { featuresStatus, percent, plural } from "./words.js";
 
 const COUNT = 30; // so that a person sees all classes before long: few labels of some classes alone teach less
 
@@ -59,10 +59,14 @@ export class ReviewView {
 
   /** The next class that the model predicts for an image, so that all classes are seen in turn. */
   get nextPlace() {
-    const { classes, jobs } = this.page.state;
-    const counts = jobs.guesses?.result?.counts ?? {};
+    const { classes } = this.page.state;
     const places = classes.map((_, step) => (this.place + 1 + step) % classes.length);
-    return places.find((place) => counts[classes[place].name] > 0) ?? this.place;
+    return places.find((place) => this.counts[classes[place].name] > 0) ?? this.place;
+  }
+
+  /** How many images without an answer are predicted as each class. */
+  get counts() {
+    return this.page.state.jobs.guesses.result?.counts ?? {};
   }
 
   /** The class that the tiles get unless they are left out. */
@@ -81,7 +85,7 @@ export class ReviewView {
   #open() {
     const { state } = this.page;
     if (!state) return;
-    const counts = state.jobs.guesses?.result?.counts ?? {};
+    const { counts } = this;
     const isEmpty = !this.wanted && counts[this.name] === 0;
     const place = state.classes.findIndex((entry) => (isEmpty ? counts[entry.name] > 0 : entry.name === this.wanted));
     if (place >= 0 && (place !== this.place || this.like)) Object.assign(this, { place, like: null });
@@ -91,7 +95,7 @@ export class ReviewView {
     this.load();
   }
 
-  hear() {
+  update() {
     if (this.page.view !== "review") return;
     if (this.wanted !== null) this.#open();
     this.drawTabs();
@@ -102,8 +106,7 @@ export class ReviewView {
     if (!this.page.state) return;
     const { features } = this.page.state.jobs;
     if (features.status !== "done") {
-      const far = features.status === "running" ? progressOf(features, "This is being prepared") : features.error ?? "It was stopped";
-      this.note.textContent = `The model can guess when the program has looked at all images. ${far}.`;
+      this.note.textContent = `The model can guess when the program has looked at all images. ${featuresStatus(features)}`;
       return;
     }
     if (this.shown !== this.confirmed) this.note.textContent = `Predicting all images to show those of ${this.confirmed} …`;
@@ -182,18 +185,13 @@ export class ReviewView {
     this.grid.setAttribute("aria-activedescendant", `tile-${place}`);
   }
 
-  /** Send it until it is taken; null: it was refused. */
-  send(given) {
-    return new Promise((go) => this.page.outbox.add({ ...given, path: "/api/change" }, go));
-  }
-
   /** Give a class to some tiles at once; return whether they have it. */
   async give(tiles, name, isCorrection) {
     if (!tiles.length) return true;
-    const given = { ...this.page.signature, uuid: crypto.randomUUID(), items: tiles.map((tile) => tile.id), name, verb: isCorrection ? "correct" : "confirm" };
-    const done = await this.send(given);
+    const [uuid, verb] = [crypto.randomUUID(), isCorrection ? "correct" : "confirm"];
+    const done = await this.page.change({ uuid, verb, items: tiles.map((tile) => tile.id), name });
     if (!done) return false;
-    if (done.items.length) this.history.push({ ...given, items: done.items });
+    if (done.items.length) this.history.push({ verb, items: done.items, undoes: uuid });
     const text = `${done.items.length} ${isCorrection ? "labeled" : "confirmed"} as ${name}`;
     speak(`${text}.`);
     toast(`${text}. Backspace takes that back.`, 4);
@@ -229,10 +227,9 @@ export class ReviewView {
   async undo() {
     const last = this.history.pop();
     if (!last) return toast("Nothing was labeled here yet.");
-    const { tab, annotator, items, verb, uuid } = last;
-    const done = await this.send({ tab, annotator, items, verb, undoes: uuid, uuid: crypto.randomUUID() });
-    if (done) toast(`${done.items.length} labels taken back.`, 4);
-    const isHere = done && items.every((id) => this.given.delete(id));
+    const done = await this.page.change(last);
+    if (done) toast(`${plural(done.items.length, "label")} taken back.`, 4);
+    const isHere = done && last.items.every((id) => this.given.delete(id));
     return isHere ? this.drawTiles() : this.load();
   }
 
@@ -260,23 +257,16 @@ export class ReviewView {
     this.grid.style.setProperty("--tile", `${size}px`);
   }
 
-  press(event) {
+  actionOf(event) {
     const columns = Math.max(1, getComputedStyle(this.grid).gridTemplateColumns.split(" ").length);
-    const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns };
-    const place = meant(event, this.page.views.label.keys);
-    let act = null;
-    if (steps[event.key]) act = () => this.move(this.at + steps[event.key], event.shiftKey);
-    else if (place >= 0) act = () => this.label(place);
-    else if (event.key === " " || event.key === "x") act = () => this.tiles.length && this.toggle(this.at);
-    else if (event.key === "Enter") act = () => this.confirm();
-    else if (event.key === "Backspace") act = () => this.undo();
-    else if (event.key === "m" || event.key === "M") act = () => this.more();
-    else if (event.key === "Escape") act = () => this.choose(this.place);
-    else if (event.key === "PageDown") act = () => this.choose((this.place + 1) % this.page.state.classes.length);
-    else if (event.key === "PageUp") act = () => this.choose((this.place + this.page.state.classes.length - 1) % this.page.state.classes.length);
-    if (!act) return;
-    event.preventDefault();
-    act();
+    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
+    if (step) return () => this.move(this.at + step, event.shiftKey);
+    const place = classOfKey(event, this.page.views.label.keys);
+    if (place >= 0) return () => this.label(place);
+    const chooseBy = (by) => () => this.choose((this.place + by + this.page.state.classes.length) % this.page.state.classes.length);
+    const toggle = () => this.tiles.length && this.toggle(this.at);
+    const more = () => this.more();
+    return { " ": toggle, x: toggle, Enter: () => this.confirm(), Backspace: () => this.undo(), m: more, M: more, Escape: chooseBy(0), PageDown: chooseBy(1), PageUp: chooseBy(-1) }[event.key];
   }
 
   // --------------------------------------------------------------------------- drawing
@@ -284,7 +274,7 @@ export class ReviewView {
   drawTabs() {
     const state = this.page.state;
     if (!state) return;
-    const counts = state.jobs.guesses?.result?.counts ?? {};
+    const { counts } = this;
     const keys = this.page.views.label.keys;
     const text = JSON.stringify([state.classes.map((entry) => entry.name + colorOf(entry)), counts, this.place, !!this.like]);
     if (text === this.drawn) return;
@@ -292,13 +282,10 @@ export class ReviewView {
     fill(
       this.tabs,
       state.classes.map((entry, place) =>
-        h(
-          "button",
-          { type: "button", "aria-pressed": String(place === this.place && !this.like), onclick: () => this.choose(place) },
-          h("kbd", {}, keys[place]?.digit || "…"),
-          dot(entry),
-          h("span", { class: "name" }, entry.name),
-          h("span", { class: "count", title: "Images that the model predicts as this class" }, counts[entry.name] ?? ""),
+        button(
+          [kbd(keys[place]?.digit || "…"), dot(entry), h("span", { class: "name" }, entry.name), h("span", { class: "count", title: "Images that the model predicts as this class" }, counts[entry.name] ?? "")],
+          () => this.choose(place),
+          { class: "", "aria-pressed": String(place === this.place && !this.like) },
         ),
       ),
     );
@@ -308,21 +295,16 @@ export class ReviewView {
     const left = this.chosen.length;
     const kind = this.isFinding ? "More of" : "Probably";
     const title = this.like ? `Like ${this.like.file}` : `${kind} ${this.name ?? "…"}${this.other ? `, perhaps ${this.other}` : ""}`;
-    const mode = (name, words, act, isPressed) => h("button", { type: "button", title: words[1], "aria-pressed": String(isPressed), onclick: act }, words[0]);
-    const modes = Object.entries(MODES).map(([order, words]) => mode(order, words, () => this.choose(this.place, order), order === this.order && !this.like));
-    modes.splice(4, 0, mode("like", ["Like this image", "Images that look like the one that the keys act on (M)"], () => this.more(), !!this.like));
+    const mode = ([text, title], act, isPressed) => button(text, act, { class: "", title, "aria-pressed": String(isPressed) });
+    const modes = Object.entries(MODES).map(([order, words]) => mode(words, () => this.choose(this.place, order), order === this.order && !this.like));
+    modes.splice(4, 0, mode(["Like this image", "Images that look like the one that the keys act on (M)"], () => this.more(), !!this.like));
     fill(
       this.head,
       h("h2", {}, title, " ", h("span", { class: "quiet" }, this.numAll > this.tiles.length ? `${this.tiles.length} of ${this.numAll}` : "")),
-      h(
-        "button",
-        { type: "button", class: "button main", disabled: !this.tiles.length, onclick: () => this.confirm() },
-        left ? `Confirm ${left} as ${this.confirmed} ` : "Show more ",
-        h("kbd", {}, "Enter"),
-      ),
+      button([left ? `Confirm ${left} as ${this.confirmed} ` : "Show more ", kbd("Enter")], () => this.confirm(), { class: "button main", disabled: !this.tiles.length }),
       h("div", { class: "orders", role: "group", "aria-label": "What to show" }, modes),
       h("label", { class: "size quiet" }, "Size ", h("input", { type: "range", min: SIZES[0], max: SIZES[1], step: 8, value: this.size, oninput: (event) => this.resize(Number(event.target.value)) })),
-      h("span", { class: "keys quiet" }, h("kbd", {}, "← ↑ → ↓"), " or pointer: tile ", h("kbd", {}, "1 … 0"), " its class ", h("kbd", {}, "Space"), this.isFinding ? " choose " : " leave out ", h("kbd", {}, "M"), " more like it ", h("kbd", {}, "⌫"), " undo"),
+      hints(["← ↑ → ↓", "or pointer: tile"], ["1 … 0", "its class"], ["Space", this.isFinding ? "choose" : "leave out"], ["M", "more like it"], ["⌫", "undo"]),
     );
   }
 
@@ -373,6 +355,6 @@ export class ReviewView {
     box.classList.toggle("at", place === this.at);
     box.setAttribute("aria-selected", String(!isOut));
     box.classList.toggle("rival", !!other);
-    box.querySelector(".sure").textContent = name ? `✓ ${name}` : other ? `or ${other}?` : `${Math.round(100 * sure)} %`;
+    box.querySelector(".sure").textContent = name ? `✓ ${name}` : other ? `or ${other}?` : percent(sure);
   }
 }

@@ -1,4 +1,8 @@
-// What is going on behind the page, and how long it will take, in words.
+// Numbers, durations and the progress of jobs, in words.
+
+export const number = (value) => value.toLocaleString("en");
+export const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+export const percent = (share) => `${Math.round(100 * share)} %`;
 
 function duration(seconds) {
   if (seconds < 5) return "a few seconds";
@@ -15,6 +19,11 @@ export function timeLeft(job) {
 /** What a running job does at this moment: "Embedding: 100 of 400, about 20 seconds left". */
 export function progressOf(job, title) {
   const what = job.task || title;
-  const far = job.total ? `${what}: ${job.done} of ${job.total}` : what;
-  return [far, timeLeft(job)].filter((part) => part).join(", ");
+  const done = job.total ? `${what}: ${job.done} of ${job.total}` : what;
+  return [done, timeLeft(job)].filter((part) => part).join(", ");
+}
+
+/** Why there are no features yet, in a sentence. */
+export function featuresStatus(job) {
+  return `${job.status === "running" ? progressOf(job, "This is being prepared") : (job.error ?? "It was stopped")}.`;
 }
