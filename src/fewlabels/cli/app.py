@@ -35,6 +35,7 @@ _COMMANDS = {
     ),
     "encoders": ("features:encoders", "List what can make features on this machine."),
     "cache": ("features:cache", "List and prune cached image features."),
+    "doctor": ("doctor:doctor", "Show what is installed, and what is missing."),
     "bench": ("bench:app", "Compare query strategies, as in the paper."),
 }
 
