@@ -50,7 +50,6 @@ def counted_at_once(store, overlap):
         "confirmed": len({one.item for one in labels if one.is_confirmed}),
         "skipped": len(skipped),
         "imported": snapshot.num_imported,
-        "people": sorted({one.annotator for one in snapshot.verdicts}),
         "rounds": list(snapshot.rounds),
     }
 
@@ -66,7 +65,6 @@ def counted(tally):
         "confirmed": tally.num_items["confirmed"],
         "skipped": tally.num_items["skipped"],
         "imported": tally.num_items["imported"],
-        "people": tally.people,
         "rounds": tally.rounds,
     }
 

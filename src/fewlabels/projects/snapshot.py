@@ -280,13 +280,7 @@ class Tally:
     """Answers in force about each image that has some."""
     items_checksum: str = ""
     """Changes with the list of images."""
-    _people: Counter[str] = field(default_factory=Counter)
     _answering: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def people(self) -> list[str]:
-        """Everybody with a verdict in force."""
-        return sorted(name for name, count in self._people.items() if count)
 
     @property
     def num_open(self) -> int:
@@ -337,7 +331,6 @@ class Tally:
                 self.repeats.pop(key, None)
                 if step > 0:
                     self.repeats[key] = verdict.sequence
-            self._people[verdict.annotator] += step
             self._answering[verdict.annotator] += step * (not verdict.is_imported)
         for agreed in records.consensus(labels, self.overlap):
             if agreed.class_number is not None:

@@ -188,20 +188,15 @@ def _add_model(app: FastAPI, session: Session, background: Background) -> None:
         changed = session.set_budget(wish)
         if background.status()["round"]["status"] in {"finished", "failed"}:
             background.choose_again()
+        background.on_change()
         return changed
 
     @app.post("/api/review")
     def review(wish: Review) -> Facts:
         like = None if wish.like is None else session.images.item(wish.like)
-        answer = background.ask(
-            "review",
-            name=wish.name,
-            order=wish.order,
-            other=wish.other,
-            like=like,
-            count=wish.count,
-            without=session.images.items(wish.without),
-        )
+        conditions = wish.model_dump(exclude={"tab", "annotator", "like", "without"})
+        without = session.images.items(wish.without)
+        answer = background.ask("review", like=like, without=without, **conditions)
         return {**answer, "tiles": session.tiles(answer["tiles"])}
 
     @app.get("/api/second-looks")

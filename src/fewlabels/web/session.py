@@ -10,12 +10,7 @@ from threading import Lock
 
 from pydantic import TypeAdapter
 
-from fewlabels.errors import (
-    JobError,
-    UnknownNameError,
-    UsageError,
-    check_distinct,
-)
+from fewlabels.errors import JobError, UnknownNameError, UsageError, check_distinct
 from fewlabels.experiments.evaluation import AuditedAccuracy, accuracy_interval
 from fewlabels.files import read_regular, replace_text
 from fewlabels.projects import Project
@@ -34,18 +29,8 @@ from fewlabels.projects.store import (
 from fewlabels.projects.store.records import LABELS, REPEATED
 from fewlabels.report.wording import project_explanation, project_headline
 from fewlabels.strategies.registry import family
-from fewlabels.web.messages import (
-    Action,
-    Budget,
-    ClassChange,
-    ClassLook,
-    ClassLooks,
-    Facts,
-    Import,
-    ImportUndo,
-    NamedLook,
-    Turn,
-)
+from fewlabels.web import messages
+from fewlabels.web.messages import ClassLook, Facts
 from fewlabels.web.pictures import ImageNames
 
 MOST_FAULTS = 20
@@ -106,56 +91,46 @@ class Session:
             "name": self.project.images_folder.resolve().name,
             "identity": self.images.name_of("project"),
             "query": settings.query,
-            "trainer": settings.trainer.name,
-            "strategy": settings.strategy.name,
             "overlap": settings.overlap,
             "user": annotator_name(None),  # whoever gives no other name
         }
 
     # -------------------------------------------------------------------- labeling
 
-    def lease(self, turn: Turn) -> Facts:
+    def lease(self, turn: messages.Turn) -> Facts:
         """Lease the next images of the round to a tab."""
         who: Facts = {"annotator": turn.annotator, "token": turn.tab}
         leased = self.project.lease(turn.count, **who)
-        items = [lease.item for lease in leased.leases]
-        if len(items) < turn.count:
-            with self.counted() as tally:
-                last = len(tally.rounds) - 1
+        shown = self._shown([lease.item for lease in leased.leases])
+        with self.counted() as tally:
+            last = len(tally.rounds) - 1
+            ready = sorted(
+                (sequence, item)
+                for (item, person), sequence in tally.repeats.items()
+                if person == annotator_name(turn.annotator)
+                and tally.sequence - sequence >= REPEATED_AFTER
+            )
+        if len(leased.leases) < turn.count:
             self.on_shortage(last)
-        shown = self._shown(items)
+        if len(shown) > 1:  # one that the same person confirmed looks like the next one
+            for facts in self._seen([item for _, item in ready[:1]]).values():
+                shown.insert(-1, {**shown[-1], **facts, "is_repeat": True})
         return {
-            "items": self._with_repeat(shown, turn.annotator),
+            "items": shown,
             "num_held": leased.num_held,
             "frees_at": leased.frees_at and leased.frees_at.isoformat(),
         }
 
-    def _with_repeat(self, shown: list[Facts], annotator: str | None) -> list[Facts]:
-        """Add an image that the same person confirmed before, and return them all."""
-        if len(shown) < 2:
-            return shown
-        who = annotator_name(annotator)
-        with self.counted() as tally:
-            ready = [
-                (sequence, item)
-                for (item, person), sequence in tally.repeats.items()
-                if person == who and tally.sequence - sequence >= REPEATED_AFTER
-            ]
-        for facts in self._seen([min(ready)[1]]).values() if ready else ():
-            # It looks like the image that comes next.
-            shown.insert(-1, {**shown[-1], **facts, "is_repeat": True})
-        return shown
-
-    def stay(self, turn: Turn) -> Facts:
+    def stay(self, turn: messages.Turn) -> Facts:
         """Prolong the leases of a tab."""
         leases = self.project.store.heartbeat(turn.tab)
         return {"items": [self.images.name_of(lease.item) for lease in leases]}
 
-    def leave(self, turn: Turn) -> Facts:
+    def leave(self, turn: messages.Turn) -> Facts:
         """Release the leases of a tab."""
         return {"num_released": self.project.store.release(turn.tab)}
 
-    def act(self, action: Action) -> Facts:
+    def act(self, action: messages.Action) -> Facts:
         """Store an action of a person; the same one again changes nothing."""
         if action.verb == "add_class":
             names = [action.name or ""]
@@ -164,7 +139,7 @@ class Session:
             return self._undo(action)
         return {"saved": self._answer(action).sequence}
 
-    def import_labels(self, wish: Import, content: bytes) -> Facts:
+    def import_labels(self, wish: messages.Import, content: bytes) -> Facts:
         """Import a file of labels, or return what that would do."""
         with self._importing:  # rows take many times the memory of their file
             done = self.project.import_labels(
@@ -179,21 +154,21 @@ class Session:
             facts[name] = [str(fault) for fault in getattr(done, name)[:MOST_FAULTS]]
         return facts
 
-    def undo_import(self, wish: ImportUndo) -> Facts:
+    def undo_import(self, wish: messages.ImportUndo) -> Facts:
         """Undo an import."""
         return asdict(self.project.undo_import(wish.uuid))
 
-    def set_budget(self, wish: Budget) -> Facts:
+    def set_budget(self, wish: messages.Budget) -> Facts:
         """Change how many labels are to be given in all."""
         self._project = self.project.with_budget(wish.budget)
         return {"budget": wish.budget}
 
-    def show_classes(self, given: ClassLooks) -> Facts:
+    def show_classes(self, given: messages.ClassLooks) -> Facts:
         """Store the order, letters, colors and descriptions of classes."""
         store_looks(self.project, given.classes)
         return {"num_classes": len(given.classes)}
 
-    def change_class(self, change: ClassChange) -> Facts:
+    def change_class(self, change: messages.ClassChange) -> Facts:
         """Rename, merge, delete or restore a class; return how many labels changed."""
         project, name, other = self.project, change.name, change.other
         if change.verb in {"rename", "merge"} and other is None:
@@ -229,7 +204,7 @@ class Session:
         known = [entry for entry in entries if entry["item"] in seen]
         return [{**entry, "item": None, **seen[entry["item"]]} for entry in known]
 
-    def _answer(self, action: Action) -> StoredEvent:
+    def _answer(self, action: messages.Action) -> StoredEvent:
         """Store an answer about an image."""
         if action.item is None:
             raise UsageError(f"The action '{action.verb}' needs an image.")
@@ -251,7 +226,7 @@ class Session:
             raise UsageError("A label needs the name of a class.")
         return project.label(item, action.name, lead_time=action.lead_time, **who)
 
-    def _undo(self, action: Action) -> Facts:
+    def _undo(self, action: messages.Action) -> Facts:
         """Undo an answer, and lease its image to the tab that did so."""
         who: Facts = {"annotator": action.annotator, "uuid": action.uuid}
         done = self.project.undo(target=action.target, token=action.tab, **who)
@@ -262,16 +237,14 @@ class Session:
         """Return what the page shows with each image."""
         seen = self._seen(items)
         with self.counted() as tally:  # later: all that was leased is in a round
-            return [facts | self._place(item, tally) for item, facts in seen.items()]
-
-    def _place(self, item: str, tally: Tally) -> Facts:
-        """Return the place of an image in the latest round that asked about it."""
-        if item not in tally.places:
-            return {"round": None, "number": 0, "of": 0, "why": ""}
-        step, rank = tally.places[item]
-        asked = tally.rounds[step]
-        place = {"round": step, "number": rank + 1, "of": len(asked.items)}
-        return place | {"why": reason_of(asked)}
+            for item, facts in seen.items():
+                facts |= {"round": None, "number": 0, "of": 0, "why": ""}
+                if item in tally.places:  # in the latest round that asked about it
+                    step, rank = tally.places[item]
+                    asked = tally.rounds[step]
+                    facts |= {"round": step, "number": rank + 1}
+                    facts |= {"of": len(asked.items), "why": reason_of(asked)}
+        return list(seen.values())
 
     def _seen(self, items: Sequence[str]) -> dict[str, Facts]:
         """Return what the page shows of images, without those that are gone."""
@@ -322,7 +295,6 @@ class Session:
                 "round": latest,
                 "open": tally.num_open,
                 "waiting": len(tally.waiting),
-                "people": tally.people,
             }
 
     def model_status(self) -> Facts:
@@ -469,7 +441,7 @@ def looks_of(folder: Path) -> dict[int, ClassLook]:
     return {}
 
 
-def store_looks(project: Project, wanted: Sequence[NamedLook]) -> None:
+def store_looks(project: Project, wanted: Sequence[messages.NamedLook]) -> None:
     """Keep how classes are shown, by their names, in this order."""
     number_of = {entry.name: entry.number for entry in project.store.classes()}
     for look in wanted:

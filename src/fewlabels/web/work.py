@@ -81,18 +81,16 @@ def prepare(project: Project) -> Facts:
     """Take in all images, and make their features where the training wants some."""
     from fewlabels.projects import model_training
 
-    num_images = len(project.index().files)
+    project.index()
     chosen = project.chosen_trainer()
     known = training.built_in(chosen.name, chosen.options)
-    has_features = known is not None and known.inputs.has_features
-    if known is not None and has_features:
+    if known is not None and known.inputs.has_features:
         snapshot = project.snapshot()
         pool = snapshot.pool(project.images(snapshot))
         len(known.inputs.of(pool, None).rows)
     takes_steps = project.trainer().num_steps is not None
     goes_on = takes_steps and model_training.is_interrupted(project)
-    facts = {"num_images": num_images, "has_features": has_features}
-    return facts | {"takes_steps": takes_steps, "goes_on": goes_on}
+    return {"takes_steps": takes_steps, "goes_on": goes_on}
 
 
 @startable
