@@ -39,7 +39,7 @@ MOST_BYTES = 256 * 1024
 MOST_SECONDS = 10.0
 """Time that a body may take to arrive."""
 JOIN = "fewlabels.join"
-"""Key of a scope: what counts its connection to a session, if there is room."""
+"""Key of a scope's state: counts its connection to a session, if there is room."""
 HEADER = "x-fewlabels"
 """Every change has to carry it; no form and no other site can send it."""
 PROGRAMS = frozenset({"/health", "/setup", "/predict", "/webhook"})
@@ -232,7 +232,8 @@ class Guard:
                     raise HTTPException(401, _SIGN_IN)
                 session = self.keys.cookie()
                 cookie = self.keys.header(session)
-        if JOIN in request.scope and not request.scope[JOIN](session):
+        join = request.scope.get("state", {}).get(JOIN)
+        if join is not None and not join(session):
             raise HTTPException(503, "Too many connections are open; close some tabs.")
         return most, cookie
 

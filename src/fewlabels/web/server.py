@@ -58,12 +58,7 @@ class TimeoutProtocol(H11Protocol):
         super().__init__(*args, **options)
         self.session: str | None = None
         self._deadline: TimerHandle | None = None
-        application: Any = self.app
-
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            await application({**scope, JOIN: self.join}, receive, send)
-
-        self.app = app
+        self.app_state = {**self.app_state, JOIN: self.join}
 
     def connection_made(self, transport: Any) -> None:
         """Set the first deadline; close the oldest of too many without a session."""
