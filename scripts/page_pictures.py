@@ -295,8 +295,8 @@ def picture_all(page: Any, truth: dict[str, int]) -> None:
     page.emulate_media(color_scheme="dark")
     person.pictures("dark")
     page.emulate_media(color_scheme="light")
-    person.sees("Shift+W")
-    person.sees("2")
+    person.sees("Shift+R")
+    person.sees("PageDown")
     for key in (
         "ArrowRight",
         "ArrowRight",
@@ -306,14 +306,14 @@ def picture_all(page: Any, truth: dict[str, int]) -> None:
         "ArrowRight",
     ):
         page.keyboard.press(key)
-    person.pictures("wall")
+    person.pictures("review")
     person.sees("Shift+S")
     person.until(
         "!document.querySelector('.card.wide p.quiet')?.textContent.endsWith('…')"
     )
     time.sleep(1)
     page.set_viewport_size({"width": 1280, "height": 1000})
-    person.pictures("standing")
+    person.pictures("results")
 
 
 def main() -> None:

@@ -286,10 +286,8 @@ class ImageTable:
 
     def matches(self, items: Iterable[str], name: str) -> list[str]:
         """Return those of some images that are predicted to be of a class."""
-        number_of = {entry.name: entry.number for entry in self.classes}
-        number = number_of.get(name)
-        rows = {item: self.rows[item] for item in items if item in self.rows}
-        return [item for item, row in rows.items() if self.predicted[row] == number]
+        number, known = self._number(name), self.rows.keys() & items
+        return [item for item in known if self.predicted[self.rows[item]] == number]
 
 
 def source_of(verdict: StoredEvent) -> str:

@@ -113,8 +113,12 @@ LIMITS: dict[str, Any] = {
     "timeout_keep_alive": 15,
     "timeout_graceful_shutdown": 2,
     "h11_max_incomplete_event_size": 32 * 1024,
+    "log_level": "warning",
+    "access_log": False,  # it would write the token down
+    "server_header": False,
+    "proxy_headers": False,
 }
-"""Settings of the server that bound what a client can take."""
+"""Settings of the server that bound what a client can take and learn."""
 
 
 def serve(
@@ -157,15 +161,7 @@ def serve(
         listener = stack.enter_context(_listening(host, port, folder))
         background = Background(folder, allow_code=allow_code, creation=creation)
         guard = guarded(project, keys, host, background)
-        config = uvicorn.Config(
-            guard,
-            log_level="warning",
-            access_log=False,  # it would write the token down
-            server_header=False,
-            proxy_headers=False,
-            **LIMITS,
-        )
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(uvicorn.Config(guard, **LIMITS))
         app: Any = guard.app
         app.state.broadcaster.is_stopping = lambda: server.should_exit
         failures: list[Event] = []
