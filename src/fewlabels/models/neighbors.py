@@ -50,20 +50,19 @@ class Neighbors(Network):
     def __init__(
         self,
         row_size: int,
-        *,
+        num_classes: int,
         num_neighbors: int,
         num_voters: int,
         num_nodes: int,
-        num_classes: int,
     ) -> None:
         """Reserve the tensors; every class is equally likely everywhere.
 
         Args:
             row_size: Numbers in a row, or in an image (D).
+            num_classes: Number of classes (C).
             num_neighbors: How many vote on a new row (K).
             num_voters: How many rows are kept (R): the first nodes.
             num_nodes: How many rows are remembered by their hashes (M).
-            num_classes: Number of classes (C).
         """
         super().__init__()
         self.num_neighbors = num_neighbors
@@ -187,9 +186,9 @@ class BlendNetwork(Neighbors):
     heights: Tensor
     offsets: Tensor
 
-    def __init__(self, row_size: int, *, num_classes: int, **sizes: int) -> None:
+    def __init__(self, row_size: int, num_classes: int, *sizes: int) -> None:
         """Reserve the tensors, as :class:`Neighbors` does."""
-        super().__init__(row_size, num_classes=num_classes, **sizes)
+        super().__init__(row_size, num_classes, *sizes)
         single, shape = torch.float32, (self.num_voters, num_classes)
         self.register_buffer("weight", torch.ones(1, dtype=single))
         self.register_buffer("spread_beliefs", torch.zeros(shape, dtype=single))

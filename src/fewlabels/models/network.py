@@ -25,7 +25,6 @@ from fewlabels import models
 from fewlabels.errors import ShapeError, UnknownNameError, UsageError, check_range
 
 _WIDEST = 1_000_000
-_IMAGE_AXES = 3
 _KERNEL_AXES = 4
 _SLOPE = 0.1
 _EPSILON = 1e-3
@@ -33,6 +32,8 @@ _STEM_WIDTH = 16
 _STAGE_STRIDES = (1, 2, 2)
 _DEEPEST, _MOST_WIDENED = 400, 1000  # of all that anybody has trained, and then some
 _PAPER_DEPTH, _PAPER_MOMENTUM, _SHORT_MOMENTUM = 28, 0.001, 0.01
+_NUM_AXES = {"linear": 1, "mlp": 1, "wrn": 3}
+"""Of the items that a network takes, by the first word of its name."""
 _NUM_SIZES = {"linear": 0, "mlp": 1, "wrn": 2, "neighbors": 3, "blend": 3}
 """How many sizes follow each word in a name."""
 _EXAMPLES = ("linear", "mlp-256", "wrn-10-1", "wrn-28-2")
@@ -45,6 +46,8 @@ class Network(nn.Module):
     """
 
     head: nn.Linear
+    name = ""
+    """What :func:`build` makes it by."""
 
     @property
     def feature_size(self) -> int:
@@ -184,7 +187,6 @@ class Head(Network):
         self,
         row_size: int,
         hidden_size: int | None,
-        *,
         num_classes: int,
         generator: Generator,
         dropout: float = 0.0,
@@ -199,14 +201,12 @@ class Head(Network):
             dropout: Share of the last layer's inputs that is dropped in training.
         """
         super().__init__()
-        if hidden_size is not None:
-            _check_sizes("mlp", hidden_size)
         single = torch.float32
         self.register_buffer("mean", torch.zeros(row_size, dtype=single))
         self.register_buffer("deviation", torch.ones(row_size, dtype=single))
         self.hidden = None if hidden_size is None else Dense(row_size, hidden_size)
         self.dropout = Dropout(dropout)
-        self.head = Dense(row_size if hidden_size is None else hidden_size, num_classes)
+        self.head = Dense(hidden_size or row_size, num_classes)
         if self.hidden is not None:
             nn.init.kaiming_normal_(
                 self.hidden.weight, nonlinearity="relu", generator=generator
@@ -253,12 +253,11 @@ class WideResNet(Network):
         self,
         depth: int,
         widen_factor: int,
-        *,
         in_channels: int,
         num_classes: int,
         generator: Generator,
         dropout: float = 0.0,
-        bn_momentum: float = 0.001,
+        bn_momentum: float | None = None,
     ) -> None:
         """Build and initialize the network.
 
@@ -271,29 +270,21 @@ class WideResNet(Network):
             dropout: Share of the activations dropped between the two convolutions of
                 each block, as in the Wide ResNet paper (Sec. 2.4).
             bn_momentum: Weight of a new minibatch in the running statistics; .001 is
-                what TensorFlow calls .999.
+                what TensorFlow calls .999. None: as :func:`build` says.
         """
         super().__init__()
-        _check_sizes("wrn", depth, widen_factor)
-        self.depth = depth
-        self.widen_factor = widen_factor
-        num_blocks = (depth - 4) // 6
+        if bn_momentum is None:
+            bn_momentum = _PAPER_MOMENTUM if depth >= _PAPER_DEPTH else _SHORT_MOMENTUM
         self.stem = _Convolution(in_channels, _STEM_WIDTH, 3)
         blocks: list[_Block] = []
         width_in = _STEM_WIDTH
-        for stage, stage_stride in enumerate(_STAGE_STRIDES):
+        for stage, first_stride in enumerate(_STAGE_STRIDES):
             width = _STEM_WIDTH * widen_factor * 2**stage
-            for number in range(num_blocks):
-                blocks.append(
-                    _Block(
-                        width_in,
-                        width,
-                        stride=stage_stride if number == 0 else 1,
-                        activates_before_residual=not blocks,
-                        dropout=dropout,
-                        bn_momentum=bn_momentum,
-                    )
-                )
+            for number in range((depth - 4) // 6):
+                stride = 1 if number else first_stride
+                block = _Block(width_in, width, stride, dropout, bn_momentum)
+                block.activates_before_residual = not blocks
+                blocks.append(block)
                 width_in = width
         self.blocks = nn.Sequential(*blocks)
         self.norm = _Normalization(width_in, bn_momentum)
@@ -319,26 +310,20 @@ class WideResNet(Network):
 class _Block(nn.Module):
     """A pre-activation residual block of two 3x3 convolutions."""
 
+    activates_before_residual = False
+
     def __init__(
-        self,
-        width_in: int,
-        width: int,
-        *,
-        stride: int,
-        activates_before_residual: bool,
-        dropout: float,
-        bn_momentum: float,
+        self, width_in: int, width: int, stride: int, dropout: float, bn_momentum: float
     ) -> None:
         super().__init__()
-        self.activates_before_residual = activates_before_residual
         self.norm1 = _Normalization(width_in, bn_momentum)
-        self.conv1 = _Convolution(width_in, width, 3, stride=stride)
+        self.conv1 = _Convolution(width_in, width, 3, stride)
         self.norm2 = _Normalization(width, bn_momentum)
         self.dropout = Dropout(dropout)
         self.conv2 = _Convolution(width, width, 3)
         self.shortcut: nn.Module = nn.Identity()
         if width_in != width or stride != 1:
-            self.shortcut = _Convolution(width_in, width, 1, stride=stride)
+            self.shortcut = _Convolution(width_in, width, 1, stride)
 
     def forward(self, maps: Tensor) -> Tensor:
         """Add the residual to the shortcut.
@@ -365,17 +350,9 @@ class _Block(nn.Module):
 class _Convolution(nn.Conv2d):
     """A convolution without bias that keeps the size at stride 1."""
 
-    def __init__(
-        self, width_in: int, width: int, size: int, *, stride: int = 1
-    ) -> None:
+    def __init__(self, width_in: int, width: int, size: int, stride: int = 1) -> None:
         super().__init__(
-            width_in,
-            width,
-            size,
-            stride=stride,
-            padding=size // 2,
-            bias=False,
-            dtype=torch.float32,
+            width_in, width, size, stride, size // 2, bias=False, dtype=torch.float32
         )
 
     def reset_parameters(self) -> None:
@@ -425,37 +402,24 @@ def build(
         The network, in training mode.
     """
     kind, sizes = check_name(name)
-    if kind in {"neighbors", "blend"}:
-        network = models.BlendNetwork if kind == "blend" else models.Neighbors
-        keys = ("num_neighbors", "num_voters", "num_nodes")
-        options = dict(zip(keys, sizes, strict=True))
-        return network(math.prod(item_shape), num_classes=num_classes, **options)
-    if len(item_shape) != (_IMAGE_AXES if kind == "wrn" else 1):
+    if len(item_shape) != _NUM_AXES.get(kind, len(item_shape)):
         needed = "images" if kind == "wrn" else "rows of features"
         raise UsageError(
             f"The network '{name}' needs {needed}, not shape {item_shape}. Use "
             "'wrn-10-1' for images, 'linear' or 'mlp-256' for features."
         )
-    if kind != "wrn":
-        return Head(
-            item_shape[0],
-            sizes[0] if sizes else None,
-            num_classes=num_classes,
-            generator=generator,
-            dropout=dropout,
-        )
-    depth, widen_factor = sizes
-    if bn_momentum is None:
-        bn_momentum = _PAPER_MOMENTUM if depth >= _PAPER_DEPTH else _SHORT_MOMENTUM
-    return WideResNet(
-        depth,
-        widen_factor,
-        in_channels=item_shape[0],
-        num_classes=num_classes,
-        generator=generator,
-        dropout=dropout,
-        bn_momentum=bn_momentum,
-    )
+    network: Network
+    if kind == "wrn":
+        given = item_shape[0], num_classes, generator, dropout, bn_momentum
+        network = WideResNet(sizes[0], sizes[1], *given)
+    elif kind in {"linear", "mlp"}:
+        hidden_size = sizes[0] if sizes else None
+        network = Head(item_shape[0], hidden_size, num_classes, generator, dropout)
+    else:
+        voting = models.BlendNetwork if kind == "blend" else models.Neighbors
+        network = voting(math.prod(item_shape), num_classes, *sizes)
+    network.name = "-".join(map(str, (kind, *sizes)))
+    return network
 
 
 def name_of(network: Network) -> str:
@@ -465,18 +429,11 @@ def name_of(network: Network) -> str:
         >>> name_of(build("wrn-16-2", (3, 8, 8), 10, Generator().manual_seed(0)))
         'wrn-16-2'
     """
-    if isinstance(network, WideResNet):
-        return f"wrn-{network.depth}-{network.widen_factor}"
-    if isinstance(network, Head):
-        hidden = network.hidden
-        return "linear" if hidden is None else f"mlp-{hidden.out_features}"
-    if isinstance(network, models.Neighbors):
-        kind = "blend" if isinstance(network, models.BlendNetwork) else "neighbors"
-        sizes = network.num_neighbors, network.num_voters, len(network.hashes)
-        return f"{kind}-{'-'.join(map(str, sizes))}"
-    raise UsageError(
-        f"A network of type {type(network).__name__} has no name; use models.build."
-    )
+    if not network.name:
+        raise UsageError(
+            f"A network of type {type(network).__name__} has no name; use models.build."
+        )
+    return network.name
 
 
 def check_name(name: str) -> tuple[str, list[int]]:
@@ -486,12 +443,6 @@ def check_name(name: str) -> tuple[str, list[int]]:
     if len(digits) != _NUM_SIZES.get(kind) or not are_sizes:
         raise UnknownNameError("network", name, _EXAMPLES)
     sizes = [int(size) for size in digits]
-    _check_sizes(kind, *sizes)
-    return kind, sizes
-
-
-def _check_sizes(kind: str, *sizes: int) -> None:
-    """Raise unless there is a network of this kind and these sizes."""
     if kind == "mlp":
         width = "The width of a hidden layer"
         check_range(width, sizes[0], at_least=1, at_most=_WIDEST)
@@ -500,10 +451,9 @@ def _check_sizes(kind: str, *sizes: int) -> None:
         if sizes[0] % 6 != 4:
             raise UsageError(f"depth is {sizes[0]}; give 10, 16, 22, 28 or so on.")
         check_range("widen_factor", sizes[1], at_least=1, at_most=_MOST_WIDENED)
-    elif kind in {"neighbors", "blend"} and not (
-        sizes[0] >= 1 and 1 <= sizes[1] <= sizes[2]
-    ):
+    elif sizes and not (sizes[0] >= 1 and 1 <= sizes[1] <= sizes[2]):
         raise UsageError(
             f"{sizes[0]} of {sizes[1]} rows vote, {sizes[2]} are remembered; at least "
             "one must vote, and all voters be remembered."
         )
+    return kind, sizes

@@ -46,7 +46,7 @@ _USUAL_FACTOR = 8.0  # that scores of the regression are multiplied by
 class Blend(GraphLearner):
     """Label spreading and least squares, mixed by the number of labels per class."""
 
-    network: ClassVar[type[Neighbors]] = BlendNetwork
+    network: ClassVar[str] = "blend"
 
     damping: Share = 0.99
     """Share of a label's influence that goes on from each node to its neighbors."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from torch import Tensor
 
-from fewlabels import rng
+from fewlabels import models, rng
 from fewlabels.errors import Count
 from fewlabels.gram.graph import NeighborGraph, remembered_graph
 from fewlabels.gram.nearest import Search
@@ -83,7 +83,7 @@ class Sources:
 class GraphLearner(DirectLearner):
     """A learner that predicts all nodes of a graph from the labels of a few."""
 
-    network: ClassVar[type[Neighbors]] = Neighbors
+    network: ClassVar[str] = "neighbors"
     """The kind of network that holds the result."""
 
     neighbors: Count = 10
@@ -109,13 +109,12 @@ class GraphLearner(DirectLearner):
     def begin(self, task: "TrainingTask") -> Network:
         """Return a network that holds the rows of the pool, without predictions."""
         nodes = nodes_of(task.views, task.pool.images)
-        network = self.network(
-            nodes.rows.shape[1],  # of views, it might have to be worked out
-            num_neighbors=self.neighbors,
-            num_voters=min(self.landmarks, len(nodes)),
-            num_nodes=len(nodes),
-            num_classes=task.pool.num_classes,
-        )
+        sizes = self.neighbors, min(self.landmarks, len(nodes)), len(nodes)
+        name = "-".join(map(str, (self.network, *sizes)))
+        width = (nodes.rows.shape[1],)  # of views, it might have to be worked out
+        draws = rng.stream(0, "nothing to draw")
+        network = models.build(name, width, task.pool.num_classes, draws)
+        assert isinstance(network, Neighbors)
         network.set_nodes(nodes)
         return network
 
