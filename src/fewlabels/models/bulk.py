@@ -157,8 +157,10 @@ class Work:
 
     def run(self, executor: Executor) -> EmbeddingResult:
         """Make the shards that are missing; the same call resumes after a kill."""
-        numbers = range(len(self.portions))
-        paths = [self.folder / f"shard-{number:07}.parquet" for number in numbers]
+        shards = {
+            self.folder / f"shard-{number:07}.parquet": portion
+            for number, portion in enumerate(self.portions)
+        }
         in_use = RunInUseError(
             f"Another process writes shards to '{self.folder}'. Wait for it or end it, "
             "or choose another folder."
@@ -166,29 +168,25 @@ class Work:
         files.make_folder(self.folder)
         with files.hold_lock(self.folder / _LOCK, in_use):
             self._check_plan()
-            missing = {
-                path: portion
-                for path, portion in zip(paths, self.portions, strict=True)
-                if _read_shard(path, portion) is None
-            }
+            missing = {f: p for f, p in shards.items() if _read_shard(f, p) is None}
             sizes = [len(portion["entries"]) for portion in missing.values()]
             total = self.plan["images"]
             with track("Embedding", total, done=total - sum(sizes)) as advance:
                 for number, _ in self._embed(executor, missing):
                     advance(sizes[number])
-            num_rows, unreadable = 0, [*self.left_out]
-            for shard in map(_read_shard, paths, self.portions):
-                if shard is not None:
-                    num_rows += shard[0]
-                    unreadable += shard[1]
+            read = [_read_shard(*shard) or (0, []) for shard in shards.items()]
+            unreadable = [*self.left_out, *(file for _, some in read for file in some)]
             text = io.StringIO()
             lines = csv.writer(text, lineterminator="\n")
             lines.writerow(["id", "reason"])
             lines.writerows((file.name, file.reason) for file in unreadable)
             files.replace_text(self.folder / UNREADABLE, text.getvalue())
-        num_found = len(paths) - len(missing)
         return EmbeddingResult(
-            self.folder, num_rows, len(paths), num_found, tuple(unreadable)
+            folder=self.folder,
+            num_rows=sum(num_rows for num_rows, _ in read),
+            num_shards=len(shards),
+            num_found=len(shards) - len(missing),
+            unreadable=tuple(unreadable),
         )
 
     def estimate(self, num_workers: int) -> Cost:
@@ -295,21 +293,19 @@ def planned(
         check_known("quality", quality, encoders.Quality)
         if name == encoders.PIXELS:
             raise UsageError(f"quality is '{quality}'; leave it out for '{name}'.")
-    side = QUALITIES[quality or NORMAL]
-    is_asked = quality is not None
-    options = encoders.options_for_side(name, {}, side, is_asked=is_asked)
+    side, source = QUALITIES[quality or NORMAL], source.expanduser()
+    options = encoders.options_for_side(name, {}, side, is_asked=quality is not None)
     side = encoders.side(name, **options) or side
     shard_size = whole_number("shard_size", shard_size)
     most = _MAX_PIXELS // (_COLORS * side * side)
     check_range("shard_size", shard_size, at_least=1, at_most=most)
-    identity = encoders.resolve(name, **options).name
-    portions, left = list_images(source.expanduser(), shard_size)
+    portions, left = list_images(source, shard_size)
     names = "".join(map(portion_digest, portions))
     plan = {
-        "source": str(source.expanduser().resolve()),
+        "source": str(source.resolve()),
         "images": sum(len(portion["entries"]) for portion in portions),
         "listing": blake2b(names.encode(), digest_size=16).hexdigest(),
-        "encoder": identity,
+        "encoder": encoders.resolve(name, **options).name,
         "side": side,
         "shard_size": shard_size,
     }

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b, file_digest
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -84,9 +83,9 @@ _PACKAGED_LICENSE = "apache-2.0"
 _ONNX, _LOCAL, _ROWS = "onnx:", "local-dir:", "vectors:"
 _PUBLISHED = ("timm/", "hf-hub:")
 _BUILT_IN = {
-    ENCODER: "efficientnet:efficientnet_lite0",
-    "efficientnet-lite2": "efficientnet:efficientnet_lite2",
-    PIXELS: "module_encoder:pixels",
+    ENCODER: f"{__package__}.efficientnet:efficientnet_lite0",
+    "efficientnet-lite2": f"{__package__}.efficientnet:efficientnet_lite2",
+    PIXELS: f"{__package__}.module_encoder:pixels",
 }
 _FORMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "timm/": ("NAME", ("timm",)),
@@ -115,9 +114,8 @@ def forms() -> dict[str, str]:
     """
     notes = {}
     for prefix, (form, needed) in _FORMS.items():
-        missing = [_INSTALLED_BY[name] for name in needed if find_spec(name) is None]
-        quoted = " ".join(f"'{name}'" for name in missing)
-        note = f"needs pip install {quoted}" if missing else ""
+        missing = [f"'{_INSTALLED_BY[n]}'" for n in needed if find_spec(n) is None]
+        note = f"needs pip install {' '.join(missing)}" if missing else ""
         notes[prefix + form] = note
     return {**notes, "package.module:name": ""}
 
@@ -149,7 +147,7 @@ def find(encoder: str) -> Path | None:
     if not prefix:
         return None
     if prefix in _PUBLISHED:
-        return _checked_folder(_hub_folder(encoder.removeprefix("hf-hub:")))
+        return _hub_folder(encoder.removeprefix("hf-hub:"))
     path = Path(encoder.removeprefix(prefix)).expanduser()
     is_there = path.is_dir() if prefix == _LOCAL else path.exists()
     if not is_there or (prefix == _ONNX and path.suffix != ".onnx"):
@@ -285,17 +283,16 @@ def describe(name: str) -> EncoderEntry:
     """Return the entry of an encoder, once it is known to be on this machine."""
     check(name)
     path = find(name)
-    license_ = _PACKAGED_LICENSE if name in _PACKAGED else ""
+    terms = _PACKAGED_LICENSE if name in _PACKAGED else ""
     if path is not None and path.is_dir():
-        config = read_config(path / CONFIG)
-        license_ = str(config.get("pretrained_cfg", {}).get("license") or "")
-        card = path / "README.md"
-        if not license_ and card.is_file():
+        config, card = read_config(path / CONFIG), path / "README.md"
+        terms = str(config.get("pretrained_cfg", {}).get("license") or "")
+        if not terms and card.is_file():
             with card.open("rb") as file:
                 head = file.read(_MAX_CARD_BYTES).decode("utf-8", "replace")
             match = _CARD_LICENSE.search(head)
-            license_ = match[1] if match else ""
-    return EncoderEntry(name=name, license=license_)
+            terms = match[1] if match else ""
+    return EncoderEntry(name=name, license=terms)
 
 
 def unusable_model(path: Path, reason: str) -> UsageError:
@@ -399,18 +396,14 @@ def _build(encoder: Any, options: dict[str, Any]) -> Any:
                 f"'{path}' holds rows of known items and embeds no images. Give it as "
                 "the encoder of a run or project, or to data.load(..., vectors=FILE)."
             )
-        source = "pretrained:from_onnx" if prefix == _ONNX else "pretrained:from_folder"
-        source = source if prefix else _BUILT_IN.get(encoder, "")
-        if source:
-            module, _, name = source.partition(":")
-            maker = getattr(import_module(f"fewlabels.models.{module}"), name)
-            maker = maker if path is None else partial(maker, path)
-        else:
-            maker = import_object("encoder", encoder)
+        kind = "onnx" if prefix == _ONNX else "folder"
+        saved = f"{__package__}.pretrained:from_{kind}"
+        source = saved if prefix else _BUILT_IN.get(encoder, encoder)
+        maker = import_object("encoder", source)
         if isinstance(maker, nn.Module):  # callable, but not a maker
             encoder = maker
         else:
-            known[encoder] = maker
+            known[encoder] = maker if path is None else partial(maker, path)
     return resolve_name("encoder", encoder, options, known, method=None)
 
 
@@ -423,8 +416,8 @@ def _as_encoder(given: object, built: Any, options: dict[str, Any]) -> Encoder:
     if isinstance(built, nn.Module):
         path = given if isinstance(given, str) else type(built).__qualname__
         return ModuleEncoder(built, name=f"{path}-{fingerprint(built)}")
-    is_object = not isinstance(built, type) and callable(getattr(built, "embed", None))
-    if not is_object or not isinstance(getattr(built, "name", None), str):
+    has_embed = not isinstance(built, type) and callable(getattr(built, "embed", None))
+    if not has_embed or not isinstance(getattr(built, "name", None), str):
         raise UsageError(
             f"{given!r} is not an encoder. Give a torch.nn.Module, or an object with "
             "a name, a feature_size and a method embed(images)."

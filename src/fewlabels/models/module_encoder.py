@@ -25,6 +25,7 @@ _IMAGE_AXES = 4
 _MAP_AXES = 4
 _ROW_AXES = 2
 _COLORS = 3
+_WIDTHS = ("feature_size", "num_features")  # what modules, and those of timm, call it
 
 
 class ModuleEncoder:
@@ -71,16 +72,12 @@ class ModuleEncoder:
         if name is None:
             suffix = "" if size is None else f"-{size}px"
             name = f"{type(module).__qualname__}-{fingerprint(module)}{suffix}"
-        self.name = name
-        self.is_portable = is_portable
-        self._size = size
-        self._repeats_grey = repeats_grey
+        self.name, self.is_portable = name, is_portable
+        self._size, self._repeats_grey = size, repeats_grey
         self._is_reentrant = is_reentrant
-        self._feature_size = feature_size
-        for attribute in ("feature_size", "num_features"):  # timm has the latter
-            width = getattr(module, attribute, None)
-            if self._feature_size is None and isinstance(width, int):
-                self._feature_size = width
+        said = (getattr(module, name, None) for name in _WIDTHS)
+        widths = (width for width in (feature_size, *said) if isinstance(width, int))
+        self._feature_size = next(widths, None)
 
     @property
     def feature_size(self) -> int:
