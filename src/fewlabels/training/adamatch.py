@@ -91,25 +91,23 @@ class AdaMatch(Learner):
         supervised = F.cross_entropy(labeled_BC, labels_B) / 2
         supervised = supervised + F.cross_entropy(labeled_strong_BC, labels_B) / 2
         consistency = consistency_loss(strong.logits, pseudo.classes, pseudo.keeps)
-        weight = self.consistency_weight * warmed_up(
-            step.number, step.task.settings.steps
-        )
+        share = warmed_up(step.number, step.task.settings.steps)
+        weight = self.consistency_weight * share
         return Loss.of(supervised, consistency, weight, pseudo.rates)
 
     def pseudo_labels(
         self, step: Step, probabilities_UC: Tensor, labeled_BC: Tensor
     ) -> PseudoLabels:
         """Return pseudo-labels of weak views, given predictions for labeled items."""
-        memory = step.memory
-        every = {"labeled": labeled_BC, "unlabeled": probabilities_UC}
-        every = {name: step.group.gather(rows).cpu() for name, rows in every.items()}
-        for name, rows in every.items():
-            step.update_mean(name, rows.mean(dim=0), self.memory_decay)
-        least = self.threshold * every["labeled"].amax(dim=1).mean()
+        means = step.memory["labeled"], step.memory["unlabeled"]
+        labeled, unlabeled = (
+            step.group.gather(rows).cpu() for rows in (labeled_BC, probabilities_UC)
+        )
+        step.update_mean("labeled", labeled.mean(dim=0), self.memory_decay)
+        step.update_mean("unlabeled", unlabeled.mean(dim=0), self.memory_decay)
+        least = self.threshold * labeled.amax(dim=1).mean()
         if step.task.training.alignment is None:
-            probabilities_UC = align(
-                probabilities_UC, memory["labeled"], memory["unlabeled"]
-            )
+            probabilities_UC = align(probabilities_UC, *means)
         pseudo = step.pseudo_labels(
             probabilities_UC, lambda rows: rows.amax(dim=1) >= least.to(rows)
         )

@@ -108,9 +108,7 @@ class DistributionAlignment(Alignment):
             likely = rows * shares_C
             likely /= likely.sum(dim=1, keepdim=True)
             shares_C.lerp_(likely.mean(dim=0), 1 - self.share_decay)
-            shares_C.clamp_(
-                min=1 / len(step.task.pool)
-            )  # no class gets less than one item
+            shares_C.clamp_(min=1 / len(step.task.pool))  # no less than one item
         aligned_UC = align(probabilities_UC, shares_C, mean_C)
         rates = {"kept-raw": is_sure(probabilities_UC).float().mean()}
         return PseudoLabels(aligned_UC, is_sure(aligned_UC), rates)
@@ -199,11 +197,9 @@ class Darp(Alignment):
 
     def _refine(self, step: Step) -> None:
         """Refine the whole stored matrix; warn the first time that is impossible."""
-        stored_NC, dual_C = step.memory["stored"], step.memory["dual"]
-        counts, target_C = (
-            step.memory["counts"],
-            self.known(step.task.pool, len(step.task.pool)),
-        )
+        pool, memory = step.task.pool, step.memory
+        stored_NC, dual_C, counts = memory["stored"], memory["dual"], memory["counts"]
+        target_C = self.known(pool, len(pool))
         if target_C is None:
             target_C = targets.estimated(stored_NC)
         message = ""
@@ -212,7 +208,7 @@ class Darp(Alignment):
             often = int(means_C.argmax())
             message = (
                 "DARP pulls the predictions towards class shares that do not fit them: "
-                f"{means_C[often]:.0%} as '{step.task.pool.classes[often]}' against "
+                f"{means_C[often]:.0%} as '{pool.classes[often]}' against "
                 f"{target_C[often] / len(stored_NC):.0%} of the target. If the classes "
                 "are that uneven, set target to their shares."
             )
@@ -225,7 +221,7 @@ class Darp(Alignment):
                 solver=self.solver,
                 start=dual_C,
             )
-            step.memory["refined"].copy_(solution.refined)
+            memory["refined"].copy_(solution.refined)
             dual_C.copy_(solution.dual)
             counts[0] += 1
         except InfeasibleTargetError as error:

@@ -45,18 +45,15 @@ class FixMatchAbc(FixMatch):
     ) -> Mapping[str, Tensor]:
         """Return the losses of the balanced layer, by its own pseudo-labels."""
         del pseudo
-        labels_B = step.minibatch.labels
+        labels_B, settings = step.minibatch.labels, step.task.settings
         labeled_BC, weak_UC, strong_UC = (o.heads[_HEAD] for o in outputs)
         believed_UC = weak_UC.detach().softmax(dim=1)
         confidence_U, classes_U = believed_UC.max(dim=1)
         rarity_C = rarity(step.task.pool).to(labeled_BC)
-        done = step.number / step.task.settings.steps
         shown_B = rarity_C[labels_B]
-        if (
-            step.task.settings.balances_classes
-        ):  # each class is shown equally often already
+        if settings.balances_classes:  # each class is shown equally often already
             shown_B = torch.ones_like(shown_B)
-        shown_U = 1 - done * (1 - rarity_C[classes_U])
+        shown_U = 1 - step.number / settings.steps * (1 - rarity_C[classes_U])
         draws = step.stream("balanced items")
         drawn = torch.rand(len(shown_B) + len(shown_U), generator=draws).to(shown_B)
         is_shown = drawn < torch.cat([shown_B, shown_U])

@@ -27,19 +27,17 @@ from fewlabels.pool import Pool
 from fewlabels.training.views import (
     OF_STRONG_VIEWS,
     OF_VIEWS,
-    Inputs,
     Kind,
+    PoolInputs,
     Views,
     Wanted,
-    strong_settings,
 )
 
-_PIXELS = "pixels"
 _VIEWS_KEY = 0  # the same views for every training, so that they are embedded once
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrozenInputs(Inputs):
+class FrozenInputs(PoolInputs):
     """Features of an encoder that is never trained, computed once and kept."""
 
     word: ClassVar = "Frozen"
@@ -66,7 +64,6 @@ class FrozenInputs(Inputs):
     def __post_init__(self) -> None:
         """Check the ranges, the name of the preset and that of the encoder."""
         super().__post_init__()
-        strong_settings(self.strong)
         encoders.check(self.encoder)
 
     def check(self, pool: Pool) -> None:
@@ -76,7 +73,7 @@ class FrozenInputs(Inputs):
                 f"Rows of {pool.images.shape[0]} need no encoder; leave 'frozen-' out."
             )
 
-    def of(self, pool: Pool, cache: str | None) -> Views:
+    def of(self, pool: Pool, cache: str | None) -> "FrozenViews":
         """Return stored features of views; what is not there yet is embedded."""
         kept = FeatureCache(Path(cache)) if cache else FeatureCache.of_this_user()
         encoder = encoders.resolve(self.encoder, **self.encoder_options)
@@ -88,7 +85,6 @@ class FrozenViews(Views):
     """Features of views, each embedded once and read in every step."""
 
     inputs: FrozenInputs
-    pool: Pool
     encoder: Encoder
     cache: FeatureCache
 
@@ -98,9 +94,14 @@ class FrozenViews(Views):
         return embedded(self.pool.images, self.encoder, cache=self.cache)
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one row."""
+        return self.rows.shape[1:]
+
+    @property
     def origin(self) -> float:
         """Zero, and black where features are the pixels themselves."""
-        return -1.0 if self.inputs.encoder == _PIXELS else 0.0
+        return -1.0 if self.inputs.encoder == encoders.PIXELS else 0.0
 
     @property
     def identity(self) -> str:
@@ -113,42 +114,38 @@ class FrozenViews(Views):
 
     def prepare(self, kinds: set[Kind]) -> None:
         """Embed all views that are not there yet."""
-        for kind in kinds:
-            self._stored(kind)
+        for kind in kinds - self._stored.keys():
+            is_weak, inputs = kind == "weak", self.inputs
+            self._stored[kind] = embedded_views(
+                self.pool.images,
+                self.encoder,
+                settings=inputs.augmentation(kind),
+                num_views=inputs.weak_views if is_weak else inputs.strong_views,
+                key=_VIEWS_KEY,
+                cache=self.cache,
+            )
 
     def read_views(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
         """Return the wanted views by name, each drawn from the stored ones."""
+        self.prepare({kind for kind, _ in wanted.values()})
         drawn = {}
         for name, (kind, generator) in wanted.items():
-            views, size = self._stored(kind), (len(items),)
-            numbers_n = torch.randint(views.shape[1], size, generator=generator)
-            drawn[name] = views.read(items, numbers_n)
+            stored, size = self._stored[kind], (len(items),)
+            numbers_n = torch.randint(stored.shape[1], size, generator=generator)
+            drawn[name] = stored.read(items, numbers_n)
         return drawn
 
-    def classifier(self, network: Network, num_classes: int) -> FrozenClassifier:
+    def classifier(self, network: Network) -> FrozenClassifier:
         """Return encoder and head as a classifier of images."""
         return FrozenClassifier(
             module=network,
-            num_classes=num_classes,
+            num_classes=self.pool.num_classes,
             encoder=self.encoder,
             known=(Embedded(self.pool.images, self.rows),),
             cache=self.cache,
         )
 
     @cached_property
-    def _views(self) -> dict[Kind, StoredViews]:
+    def _stored(self) -> dict[Kind, StoredViews]:
         """Views of each kind that was asked for."""
         return {}
-
-    def _stored(self, kind: Kind) -> StoredViews:
-        if kind not in self._views:
-            inputs, is_weak = self.inputs, kind == "weak"
-            self._views[kind] = embedded_views(
-                self.pool.images,
-                self.encoder,
-                settings=inputs.weak if is_weak else strong_settings(inputs.strong),
-                num_views=inputs.weak_views if is_weak else inputs.strong_views,
-                key=_VIEWS_KEY,
-                cache=self.cache,
-            )
-        return self._views[kind]

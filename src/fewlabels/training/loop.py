@@ -162,11 +162,9 @@ def sgd(
     """Return Nesterov SGD whose weight decay spares normalization and biases."""
     kernels = [p for p in network.parameters() if p.ndim > 1]
     others = [p for p in network.parameters() if p.ndim <= 1]
+    decaying = {"params": kernels, "weight_decay": weight_decay}
     optimizer = torch.optim.SGD(
-        [
-            {"params": kernels, "weight_decay": weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ],
+        [decaying, {"params": others, "weight_decay": 0.0}],
         lr=learning_rate,
         momentum=momentum,
         nesterov=momentum > 0,

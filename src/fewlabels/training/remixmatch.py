@@ -104,11 +104,9 @@ class ReMixMatch(MixMatch):
         past_MC = step.memory["predictions"]
         pseudo = step.pseudo_labels(probabilities_UC, keep_all)
         if step.task.training.alignment is None:
-            pool = step.task.pool
+            pool, settings = step.task.pool, step.task.settings
             shares_C: Tensor | float = 1 / pool.num_classes
-            if (
-                not step.task.settings.balances_classes
-            ):  # as frequent as among the labels
+            if not settings.balances_classes:  # as frequent as among the labels
                 labels = pool.labels[pool.labeled]
                 shares_C = targets.from_labels(labels, pool.num_classes, 1)
             guess_UC = align(probabilities_UC, shares_C, past_MC.mean(dim=0))

@@ -42,7 +42,7 @@ from fewlabels.training import devices, loop
 from fewlabels.training.devices import OnCheckpoint, ProcessGroup
 from fewlabels.training.learner import DirectLearner, Learner
 from fewlabels.training.loop import Execution, Schedule, rate_bound
-from fewlabels.training.views import Inputs, Views
+from fewlabels.training.views import PoolInputs, Views
 
 if TYPE_CHECKING:  # it imports darp
     from fewlabels.training.alignment import Alignment
@@ -127,7 +127,7 @@ class SavedState:
 class Training:
     """Parts and settings of a training; implements ``protocols.Trainer``."""
 
-    inputs: Inputs
+    inputs: PoolInputs
     """What the network sees."""
     learner: Learner | DirectLearner
     """What it learns."""
@@ -212,12 +212,12 @@ class Training:
             task = self._task(pool, generator, folder)
             network = task.build_network()
             if not len(pool.labeled):
-                on_checkpoint(0, task.classifier(network))
+                on_checkpoint(0, task.views.classifier(network))
             elif task.restore(network):
-                on_checkpoint(self.num_steps or 1, task.classifier(network))
+                on_checkpoint(self.num_steps or 1, task.views.classifier(network))
             else:
                 network = task.run(network, on_checkpoint)
-            return task.classifier(network)
+            return task.views.classifier(network)
 
     def restored(
         self, pool: Pool, generator: Generator, workspace: Path
@@ -227,7 +227,7 @@ class Training:
         network = task.build_network()
         if len(pool.labeled) and not task.restore(network):
             return None
-        return task.classifier(network)
+        return task.views.classifier(network)
 
     def _task(
         self, pool: Pool, generator: Generator, workspace: Path | None
@@ -272,10 +272,6 @@ class TrainingTask:
         decisive |= {name: value for name, value in more.items() if value}
         return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
-    def classifier(self, network: Network) -> Classifier:
-        """Return a network as a classifier of the pool's images."""
-        return self.views.classifier(network, self.pool.num_classes)
-
     def build_network(self) -> Network:
         """Return the network before the first step, in evaluation mode."""
         learner = self.training.learner
@@ -303,7 +299,7 @@ class TrainingTask:
         learner = self.training.learner
 
         def notify(step: int, network: Network) -> None:
-            on_checkpoint(step, self.classifier(network))
+            on_checkpoint(step, self.views.classifier(network))
 
         if isinstance(learner, Learner):
             self.views.prepare({view.kind for view in learner.views.values()})
@@ -378,7 +374,7 @@ class TrainingTask:
         if schedule.rate_limit == "none":
             return schedule.learning_rate
         pool, labeled = self.pool, self.pool.labeled
-        outputs = self.classifier(network).outputs(pool.images, labeled)
+        outputs = self.views.classifier(network).outputs(pool.images, labeled)
         bound = rate_bound(outputs.features[:], pool.num_classes, schedule.rate_limit)
         if bound <= 0:
             raise TrainingError(
@@ -389,7 +385,7 @@ class TrainingTask:
 
 
 def relevant_options(
-    part: Any, inputs: Inputs | type[Inputs], learner: Learner | DirectLearner
+    part: Any, inputs: PoolInputs | type[PoolInputs], learner: Learner | DirectLearner
 ) -> list[str]:
     """Return the options of a part, or of its type, that matter beside these others."""
     known = {"", *(view.kind for view in learner.views.values())}

@@ -55,48 +55,9 @@ class View(NamedTuple):
     """Of the labeled items of the step; else of the unlabeled ones."""
 
 
-class Views:
-    """The inputs of a training: images that are varied anew, or stored features."""
-
-    @property
-    def rows(self) -> RowSource:
-        """All items of the pool as rows, for learners that take no steps."""
-        raise NotImplementedError
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of one input of the network."""
-        return self.rows.shape[1:]
-
-    @property
-    def origin(self) -> float:
-        """The value of an empty column: black, or zero."""
-        return 0.0
-
-    @property
-    def identity(self) -> str:
-        """Identifies what the settings do not, such as the weights of an encoder."""
-        return ""
-
-    @property
-    def contents(self) -> str:
-        """A digest of the items, where their ids do not identify them."""
-        return ""
-
-    def prepare(self, kinds: set[Kind]) -> None:
-        """Compute what all steps read, before the first."""
-
-    def read_views(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
-        """Return the wanted views of the items by name, each drawn independently."""
-        raise NotImplementedError
-
-    def classifier(self, network: Network, num_classes: int) -> Classifier:
-        """Return a network over such inputs as a classifier of images."""
-        return NetworkClassifier(network, num_classes)
-
-
-class Inputs(Settings):
-    """Settings of the network's inputs; subclasses are frozen dataclasses."""
+@dataclass(frozen=True, kw_only=True)
+class PoolInputs(Settings):
+    """What the pool holds, images or rows, varied anew in each step."""
 
     word: ClassVar[str] = ""
     """What it adds to the name of a training's type."""
@@ -104,18 +65,6 @@ class Inputs(Settings):
     """Whether they are features of an encoder."""
     defaults: ClassVar[Mapping[str, Any]] = {}
     """What it changes of the defaults of other parts."""
-
-    def check(self, pool: Pool) -> None:
-        """Raise unless a pool has such inputs; a quick check."""
-
-    def of(self, pool: Pool, cache: str | None) -> Views:
-        """Return the views of a pool; features are cached in a folder."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, kw_only=True)
-class PoolInputs(Inputs):
-    """What the pool holds, images or rows, varied anew in each step."""
 
     weak: WeakAugment = field(default_factory=WeakAugment, metadata=OF_VIEWS)
     """How labeled images, and those that pseudo-labels come from, are varied; rows stay
@@ -126,65 +75,81 @@ class PoolInputs(Inputs):
     neighbors."""
 
     def __post_init__(self) -> None:
-        """Check the name of the preset."""
-        strong_settings(self.strong)
+        """Check the ranges and the name of the preset."""
+        super().__post_init__()
+        self.augmentation("strong")
 
-    def of(self, pool: Pool, cache: str | None) -> Views:
-        """Return views of the pool's images or vectors."""
+    def augmentation(self, kind: Kind) -> WeakAugment | Strong:
+        """Return how images are varied for views of a kind."""
+        chosen = self.weak if kind == "weak" else self.strong
+        return augment.preset(chosen) if isinstance(chosen, str) else chosen
+
+    def check(self, pool: Pool) -> None:
+        """Raise unless a pool has such inputs; a quick check."""
+
+    def of(self, pool: Pool, cache: str | None) -> "Views":
+        """Return the views of a pool; features are cached in a folder."""
         del cache
-        return PoolViews(pool.images, self.weak, strong_settings(self.strong))
-
-
-def strong_settings(strong: str | Strong) -> Strong:
-    """Return the settings of strong views; a text is the name of a preset."""
-    return augment.preset(strong) if isinstance(strong, str) else strong
+        return Views(self, pool)
 
 
 @dataclass(frozen=True, eq=False)
-class PoolViews(Views):
-    """Views of images or vectors, made anew in each step."""
+class Views:
+    """The inputs of a training: here, images or vectors that are varied anew."""
 
-    images: Images
-    weak: WeakAugment
-    strong: Strong
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of one item."""
-        return self.images.shape
+    inputs: PoolInputs
+    pool: Pool
 
     @property
     def rows(self) -> RowSource:
-        """All items, as the network takes them."""
-        return ImageRows(self.images)
+        """All items of the pool as rows, for learners that take no steps."""
+        return ImageRows(self.pool.images)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one input of the network."""
+        return self.pool.images.shape
 
     @property
     def origin(self) -> float:
-        """Black, and zero in a vector."""
+        """The value of an empty column: black, and zero in a vector."""
         return -1.0 if len(self.shape) > 1 else 0.0
+
+    @property
+    def identity(self) -> str:
+        """Identifies what the settings do not, such as the weights of an encoder."""
+        return ""
 
     @cached_property
     def contents(self) -> str:
-        """A digest of all vectors; nothing of images."""
-        return row_digest(self.images)
+        """A digest of all vectors; nothing of images, whose ids identify them."""
+        return row_digest(self.pool.images)
 
     @cached_property
     def _varied(self) -> "VariedRows":
         return VariedRows(self.rows)
 
+    def prepare(self, kinds: set[Kind]) -> None:
+        """Compute what all steps read, before the first."""
+
     def read_views(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
-        """Return the wanted views by name; the items are read once."""
-        images = self.images.read(items)
+        """Return the wanted views by name, each drawn independently."""
+        images = self.pool.images.read(items)
         views = {}
         for name, (kind, generator) in wanted.items():
+            settings = self.inputs.augmentation(kind)
             if len(self.shape) == 1:
                 is_weak = kind == "weak"
                 views[name] = images if is_weak else self._varied.of(items, generator)
-            elif kind == "weak":
-                views[name] = augment.weak(images, generator, self.weak)
+            elif isinstance(settings, WeakAugment):
+                views[name] = augment.weak(images, generator, settings)
             else:
-                views[name] = augment.strong(images, generator, self.strong)
+                views[name] = augment.strong(images, generator, settings)
         return views
+
+    def classifier(self, network: Network) -> Classifier:
+        """Return a network over such inputs as a classifier of images."""
+        return NetworkClassifier(network, self.pool.num_classes)
 
 
 @dataclass(frozen=True, eq=False)
