@@ -254,7 +254,9 @@ def test_how_a_training_is_done_changes_no_hash(name):
         (
             identity(trainer),
             mark_of(trainer, pool, Split(pool.images, pool.labels, pool.ids), 0, 0),
-            TrainingTask(trainer, pool, Views(trainer.inputs, pool), 0, None).fingerprint,
+            TrainingTask(
+                trainer, pool, Views(trainer.inputs, pool), 0, None
+            ).fingerprint,
         )
         for trainer in (training.make(name), training.make(name, **done))
     ]

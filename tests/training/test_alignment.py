@@ -194,5 +194,5 @@ def test_an_estimated_target_follows_the_predictions():
 
 
 def test_a_target_for_another_number_of_classes_is_explained():
-    with pytest.raises(UsageError, match="target gives 2 shares; give 3"):
+    with pytest.raises(UsageError, match="target has 2 entries; give 3, one per class"):
         make("fixmatch-darp", target=(0.5, 0.5)).check(tiny_pool(num_classes=3))

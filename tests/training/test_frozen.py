@@ -9,7 +9,7 @@ from tests.training.test_trainers import fit, weights
 from fewlabels import strategies, training
 from fewlabels.errors import UsageError
 from fewlabels.rng import stream
-from fewlabels.training.frozen import FrozenViews
+from fewlabels.training.views import FrozenViews
 
 EVERY = torch.arange(NUM_ITEMS)
 NAMES = ["frozen-supervised", "frozen-fixmatch", "frozen-fixmatch-darp"]
@@ -71,7 +71,7 @@ def test_a_step_reads_views_of_its_own_items(trained):
     rows = views.read_views(items, {"strong": ("strong", stream(0, "s"))})["strong"]
     assert rows.shape == (9, Means.feature_size)
     own = [
-        views._stored("strong").read(items[:1], torch.tensor([n]))[0] for n in range(3)
+        views._stored["strong"].read(items[:1], torch.tensor([n]))[0] for n in range(3)
     ]
     seen = {tuple(row) for row in rows[:8].tolist()}
     assert 1 < len(seen) <= 3

@@ -266,7 +266,7 @@ def test_everything_labeled(trained):
     [
         ({"unlabeled": "some"}, "'unlabeled' of 'frozen-linear' is 'some'"),
         ({"shares": "uneven"}, "is 'uneven': [Ii]nput should be 'unknown' or 'even'"),
-        ({"shares": (0.5, 0.3, 0.2)}, "shares gives 3 shares; give 2"),
+        ({"shares": (0.5, 0.3, 0.2)}, "shares has 3 entries; give 2, one per class"),
         ({"steps": 5}, "option of 'frozen-linear' called 'steps'"),
     ],
 )

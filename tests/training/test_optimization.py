@@ -120,7 +120,7 @@ def test_a_bounded_training_starts_at_the_bound(limit):
     trainer = make("supervised", learning_rate=1e3, rate_limit=limit)
     task = TrainingTask(trainer, pool, trainer.inputs.of(pool, None), 0, None)
     network = task.build_network()
-    outputs = task.views.classifier(network, 2).outputs(pool.images, pool.labeled)
+    outputs = task.views.classifier(network).outputs(pool.images, pool.labeled)
     bound = rate_bound(outputs.features, 2, limit)
     begun = loop.Stepper(task, ProcessGroup(Fabric(accelerator="cpu")), network)
     assert begun.rate_at(0) == bound < 1e3

@@ -172,7 +172,7 @@ def test_shares_that_are_told_are_met(name, shares):
 def test_wrong_shares_are_explained(name, pool):
     with pytest.raises(UsageError, match=r"shares is 0\.0; it must be above 0"):
         training.make(name, shares=(1.0, 0.0))
-    with pytest.raises(UsageError, match="shares gives 3 shares; give 2"):
+    with pytest.raises(UsageError, match="shares has 3 entries; give 2, one per class"):
         training.make(name, shares=(1.0, 1.0, 1.0)).check(pool)
     with pytest.raises(UsageError, match="neighbors is 0; it must be at least 1"):
         training.make(name, neighbors=0)

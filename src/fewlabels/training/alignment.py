@@ -24,16 +24,12 @@ from fewlabels.errors import (
     Settings,
     Share,
     TargetWarning,
+    check_count,
 )
 from fewlabels.pool import Pool
 from fewlabels.training import darp, targets
 from fewlabels.training.darp import Masking, Solver
-from fewlabels.training.learner import (
-    IsSure,
-    PseudoLabels,
-    Step,
-    check_number_of_shares,
-)
+from fewlabels.training.learner import IsSure, PseudoLabels, Step
 
 _TINY = 1e-6
 _PLAIN_MISFIT = 0.25
@@ -52,7 +48,8 @@ class Alignment(Settings):
 
     def check(self, pool: Pool) -> None:
         """Raise unless a target that was given has a share for each class."""
-        check_number_of_shares("target", self.target, pool)
+        if not isinstance(self.target, str):
+            check_count("target", len(self.target), pool.num_classes, "class")
 
     def memory(self, pool: Pool) -> dict[str, Tensor]:
         """Return the tensors that outlive a step, as they are before the first."""

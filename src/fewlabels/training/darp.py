@@ -143,13 +143,12 @@ def solve(
     start_K = start_K - start_K.mean()
     problem = Problem(matrix_MK, target_K, capacity, weighting, masking)
     problem.check_feasible()
-    rows_MK = torch.empty_like(matrix_MK)
     if solver == "newton":
-        point, iterations = _minimize(problem, start_K, tolerance, rows_MK)
+        point, iterations = _minimize(problem, start_K, tolerance)
     else:
-        point, iterations = _alternate(problem, start_K, rounds, tolerance, rows_MK)
+        point, iterations = _alternate(problem, start_K, rounds, tolerance)
     return Refinement(
-        refined=rows_MK.to(probabilities.dtype),
+        refined=problem.rows.to(probabilities.dtype),
         dual=point.dual - point.dual.mean(),
         iterations=iterations,
         marginal_error=problem.error(point.columns),
@@ -188,6 +187,7 @@ class Problem:
         entropies: H, the inverse weight of each row, above zero, shape (M,).
         target: Wanted column sums, which add up to M, shape (K,).
         has_zeros: Whether a row has an entry at zero, which then stays there.
+        rows: The tilted rows of the last point, which sum to one, shape (M, K).
     """
 
     def __init__(
@@ -200,6 +200,7 @@ class Problem:
     ) -> None:
         """Mask the rows and compute their entropies."""
         num_rows, num_classes = probabilities_MK.shape
+        self.rows = torch.empty_like(probabilities_MK)
         length = max(1, _CHUNK_ENTRIES // num_classes)
         self.chunks = [slice(i, i + length) for i in range(0, num_rows, length)]
         least = float(probabilities_MK.min())
@@ -259,31 +260,28 @@ class Problem:
                 powers_mK.clamp_max_(_LARGEST_POWER)  # zero times infinity is no number
             yield chunk, powers_mK.exp2_().mul_(reference_mK)
 
-    def point(self, dual_K: Tensor, row_duals_M: Tensor, rows_MK: Tensor) -> Dual:
-        """Return the sums at a dual; the tilted rows, which sum to one, fill rows_MK.
-
-        The row duals μ may be those of a dual nearby.
-        """
+    def point(self, dual_K: Tensor, row_duals_M: Tensor) -> Dual:
+        """Return the sums at a dual; the row duals μ may be those of one nearby."""
         ones_K = torch.ones_like(dual_K)
         sums_M = torch.empty_like(row_duals_M)
         columns_K = torch.zeros_like(dual_K)
         for chunk, tilted_mK in self.tilt(dual_K, row_duals_M):
             inverse_m = torch.mv(tilted_mK, ones_K, out=sums_M[chunk]).reciprocal()
             columns_K += inverse_m @ tilted_mK
-            rows_MK[chunk] = tilted_mK.mul_(inverse_m[:, None])
+            self.rows[chunk] = tilted_mK.mul_(inverse_m[:, None])
         exact_M = row_duals_M - sums_M.log2().div_(self.speeds)
         return Dual(dual_K, exact_M, columns_K)
 
-    def start(self, dual_K: Tensor, rows_MK: Tensor) -> Dual:
+    def start(self, dual_K: Tensor) -> Dual:
         """Return the point of a dual whose row duals are not known."""
         if self.span(dual_K) < _NEAR:
-            return self.point(dual_K, -self.sums.log2().div_(self.speeds), rows_MK)
+            return self.point(dual_K, -self.sums.log2().div_(self.speeds))
         peaks_M = torch.empty_like(self.speeds)  # so that no row overflows or vanishes
         for chunk in self.chunks:
             powers_mK = self.reference[chunk].double().log2()
             powers_mK.addcmul_(self.speeds[chunk, None], dual_K, value=-1)
             torch.amax(powers_mK, dim=1, out=peaks_M[chunk])
-        return self.point(dual_K, peaks_M.neg_().div_(self.speeds), rows_MK)
+        return self.point(dual_K, peaks_M.neg_().div_(self.speeds))
 
     def check_feasible(self, dual_K: Tensor | None = None) -> None:
         """Raise if some classes want more rows than leave them any probability.
@@ -341,7 +339,7 @@ def mask(probabilities_MK: Tensor, target_K: Tensor, capacity: float) -> Tensor:
 
 
 def _alternate(
-    problem: Problem, start_K: Tensor, rounds: int, tolerance: float, rows_MK: Tensor
+    problem: Problem, start_K: Tensor, rounds: int, tolerance: float
 ) -> tuple[Dual, int]:
     """Return where Algorithm 1 of DARP's authors stops, and after how many rounds.
 
@@ -351,12 +349,12 @@ def _alternate(
     overshoots at most once. All columns are solved together.
     """
     reach, entropies_M = _NEAR / problem.fastest, problem.entropies
-    point = problem.start(start_K, rows_MK)
+    point = problem.start(start_K)
     for number in range(rounds):
         if problem.error(point.columns) <= tolerance:
             return point, number
         dual_K, columns_K = point.dual, point.columns
-        speeds_K = (entropies_M.to(rows_MK) @ rows_MK).double()
+        speeds_K = (entropies_M.to(problem.rows) @ problem.rows).double()
         for _ in range(_MOST_TRIALS):
             step_K = (columns_K / problem.target).log() * columns_K / speeds_K
             step_K.nan_to_num_(nan=-reach)  # a column that has vanished
@@ -367,13 +365,11 @@ def _alternate(
                 speeds_K += entropies_M[chunk] @ tilted_mK
             if problem.error(columns_K) <= 0.1 * tolerance:
                 break
-        point = problem.point(dual_K, point.row_duals, rows_MK)
+        point = problem.point(dual_K, point.row_duals)
     return point, rounds
 
 
-def _minimize(
-    problem: Problem, start_K: Tensor, tolerance: float, rows_MK: Tensor
-) -> tuple[Dual, int]:
+def _minimize(problem: Problem, start_K: Tensor, tolerance: float) -> tuple[Dual, int]:
     """Return the dual that meets the target, and the number of Newton steps.
 
     With the row duals eliminated, what is left to minimize over K numbers is the convex
@@ -386,28 +382,28 @@ def _minimize(
     nothing is subtracted, and single precision is enough for the products. A constant
     may be added to ν at will.
     """
-    tolerance = max(tolerance, 4 * _EPSILON * len(rows_MK))
+    tolerance = max(tolerance, 4 * _EPSILON * len(problem.rows))
     target_K, zeros_K = problem.target, torch.zeros_like(start_K)
     has_start = bool(start_K.any())
-    point = problem.start(start_K, rows_MK)
+    point = problem.start(start_K)
     if has_start and not problem.error(point.columns) < float(target_K.max()):
-        at_zero = problem.start(zeros_K, rows_MK)  # zero may be nearer
+        at_zero = problem.start(zeros_K)  # zero may be nearer
         here, there = (
             float(p.dual @ target_K - p.row_duals.sum()) for p in (point, at_zero)
         )
         is_far = there <= here
-        point = at_zero if is_far else problem.point(start_K, point.row_duals, rows_MK)
+        point = at_zero if is_far else problem.point(start_K, point.row_duals)
     step, error = 0, problem.error(point.columns)
     while error > tolerance and step < _MOST_STEPS:
         if step in _STEPS_BEFORE_A_DOUBT:
             problem.check_feasible(point.dual)
-        point = _newton_step(problem, point, rows_MK)
+        point = _newton_step(problem, point)
         step, error = step + 1, problem.error(point.columns)
     if error <= tolerance:
         return point, step
     problem.check_feasible(point.dual)
     if has_start:  # so far away that no step leads back
-        point, more = _minimize(problem, zeros_K, tolerance, rows_MK)
+        point, more = _minimize(problem, zeros_K, tolerance)
         return point, step + more
     raise InfeasibleTargetError(
         f"After {step} Newton steps a class is {error:.3g} rows off its target. "
@@ -415,7 +411,7 @@ def _minimize(
     )
 
 
-def _newton_step(problem: Problem, point: Dual, rows_MK: Tensor) -> Dual:
+def _newton_step(problem: Problem, point: Dual) -> Dual:
     """Return a point along the Newton direction where g is lower.
 
     g is convex: where it still falls, it has fallen all the way. Near the optimum its
@@ -423,7 +419,7 @@ def _newton_step(problem: Problem, point: Dual, rows_MK: Tensor) -> Dual:
     """
     target_K = problem.target
     reach = min(max(_LEAST_REACH, 100 * problem.span(point.dual)), _LARGEST_REACH)
-    direction_K = _direction(problem, point, rows_MK, reach / problem.fastest)
+    direction_K = _direction(problem, point, reach / problem.fastest)
     slope = float((target_K - point.columns) @ direction_K)
     span = problem.span(direction_K)
     length = min(1.0, reach / max(span, 1.0))
@@ -431,9 +427,9 @@ def _newton_step(problem: Problem, point: Dual, rows_MK: Tensor) -> Dual:
     for _ in range(_MOST_TRIALS):
         dual_K = point.dual + length * direction_K
         if length * span < _NEAR:
-            tried = problem.point(dual_K, point.row_duals, rows_MK)
+            tried = problem.point(dual_K, point.row_duals)
         else:
-            tried = problem.start(dual_K, rows_MK)
+            tried = problem.start(dual_K)
         ahead = float((target_K - tried.columns) @ direction_K)
         if ahead <= 0:
             break
@@ -448,7 +444,7 @@ def _newton_step(problem: Problem, point: Dual, rows_MK: Tensor) -> Dual:
     return tried
 
 
-def _direction(problem: Problem, point: Dual, rows_MK: Tensor, reach: float) -> Tensor:
+def _direction(problem: Problem, point: Dual, reach: float) -> Tensor:
     """Return a direction in which g falls; its entries sum to zero.
 
     It solves the linearized equations log c = log T rather than c = T. A class by
@@ -462,10 +458,10 @@ def _direction(problem: Problem, point: Dual, rows_MK: Tensor, reach: float) -> 
     weights_M = problem.entropies.sqrt().to(dtype)
     products_KK = weights_M.new_zeros(len(columns_K), len(columns_K))
     for chunk in problem.chunks:
-        weighted_mK = rows_MK[chunk].to(weights_M) * weights_M[chunk, None]
+        weighted_mK = problem.rows[chunk].to(weights_M) * weights_M[chunk, None]
         products_KK.addmm_(weighted_mK.T, weighted_mK)
-    double_KK = products_KK.double()
-    edges_KK = ((double_KK + double_KK.T) / 2).fill_diagonal_(0)
+    products_KK = products_KK.double()
+    edges_KK = ((products_KK + products_KK.T) / 2).fill_diagonal_(0)
     ratios_K = (columns_K / target_K).clamp_min_(_LEAST_RATIO)
     logs_K = torch.xlogy(columns_K, ratios_K)
     straight_K = logs_K - columns_K * (logs_K.sum() / columns_K.sum())

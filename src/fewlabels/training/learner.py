@@ -19,7 +19,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from fewlabels import rng
-from fewlabels.errors import Limits, Settings, UsageError
+from fewlabels.errors import Limits, Settings, check_count
 from fewlabels.models import Network, as_input
 from fewlabels.models.network import Dense
 from fewlabels.pool import Pool
@@ -329,7 +329,8 @@ class DirectLearner(Settings):
 
     def check(self, pool: Pool) -> None:
         """Raise unless shares that were given are one for each class."""
-        check_number_of_shares("shares", self.shares, pool)
+        if not isinstance(self.shares, str):
+            check_count("shares", len(self.shares), pool.num_classes, "class")
 
     def begin(self, task: "TrainingTask") -> Network:
         """Return an untrained network for the rows of a pool; labels are not read."""
@@ -342,11 +343,3 @@ class DirectLearner(Settings):
     def rehearse(self, num_items: int, num_classes: int, width: int) -> float:
         """Solve a small random problem; return how many times longer this one takes."""
         raise NotImplementedError
-
-
-def check_number_of_shares(
-    name: str, shares: str | tuple[float, ...], pool: Pool
-) -> None:
-    """Raise unless shares that were given are one for each class."""
-    if not isinstance(shares, str) and len(shares) != pool.num_classes:
-        raise UsageError(f"{name} gives {len(shares)} shares; give {pool.num_classes}.")

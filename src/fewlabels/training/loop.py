@@ -195,14 +195,22 @@ def rate_bound(
             theorem's O(λmin) with the constant one.
 
     Returns:
-        The bound; zero under ``"theorem"`` if the Gram matrix is singular.
+        The bound.
+
+    Raises:
+        TrainingError: If the Gram matrix is singular and the theorem has no bound.
     """
     items = torch.arange(len(features))
     kernel = last_layer_kernel(features, num_classes, blocks="full")
     values = spectrum(kernel.block(items, items) / len(items))
     if limit == "linearized":
         return 1 / values.largest
-    return values.smallest if values.rank == len(items) else 0.0
+    if values.rank < len(items) or values.smallest <= 0:
+        raise TrainingError(
+            f"The Gram matrix of {len(items)} labeled items is singular; take "
+            "rate_limit 'linearized' or 'none'."
+        )
+    return values.smallest
 
 
 def averaged(network: nn.Module, decay: float) -> AveragedModel:
@@ -236,7 +244,13 @@ class Stepper:
         training, pool, schedule = task.training, task.pool, task.settings
         assert isinstance(training.learner, Learner)
         self.task, self.group, self.learner = task, group, training.learner
-        self.learning_rate = task.learning_rate(network)
+        self.learning_rate = schedule.learning_rate
+        if schedule.rate_limit != "none":
+            outputs = task.views.classifier(network).outputs(pool.images, pool.labeled)
+            bound = rate_bound(
+                outputs.features[:], pool.num_classes, schedule.rate_limit
+            )
+            self.learning_rate = min(bound, self.learning_rate)
         self.learning = LearningNetwork(network, self.learner.heads, task.key)
         self.learning.to(group.device)
         self._average = averaged(self.learning, schedule.ema_decay)

@@ -31,7 +31,6 @@ from fewlabels.errors import (
     DataChangedWarning,
     DataError,
     RunInUseError,
-    TrainingError,
     UsageError,
 )
 from fewlabels.models import Head, Network, checkpoint, moments
@@ -41,7 +40,7 @@ from fewlabels.protocols import Classifier, ignore
 from fewlabels.training import devices, loop
 from fewlabels.training.devices import OnCheckpoint, ProcessGroup
 from fewlabels.training.learner import DirectLearner, Learner
-from fewlabels.training.loop import Execution, Schedule, rate_bound
+from fewlabels.training.loop import Execution, Schedule
 from fewlabels.training.views import PoolInputs, Views
 
 if TYPE_CHECKING:  # it imports darp
@@ -367,21 +366,6 @@ class TrainingTask:
             saved = SavedState(self.workspace / _STATE, self, stepper.tensors)
         loop.run_steps(stepper, saved, on_checkpoint)
         return stepper.result()
-
-    def learning_rate(self, network: Network) -> float:
-        """Return the learning rate of the first step, within ``rate_limit``."""
-        schedule = self.settings
-        if schedule.rate_limit == "none":
-            return schedule.learning_rate
-        pool, labeled = self.pool, self.pool.labeled
-        outputs = self.views.classifier(network).outputs(pool.images, labeled)
-        bound = rate_bound(outputs.features[:], pool.num_classes, schedule.rate_limit)
-        if bound <= 0:
-            raise TrainingError(
-                f"The Gram matrix of {len(labeled)} labeled items is singular; take "
-                "rate_limit 'linearized' or 'none'."
-            )
-        return min(schedule.learning_rate, bound)
 
 
 def relevant_options(
