@@ -140,18 +140,17 @@ def _as_levels(images: Tensor) -> Tensor:
 class Prepared(nn.Module):
     """A network together with the preparation of its images."""
 
-    def __init__(
-        self, network: nn.Module, preparation: "Preparation | Processor"
-    ) -> None:
+    def __init__(self, network: nn.Module, preparation: Any) -> None:
         """Combine a network, which returns rows or maps, and a preparation."""
         super().__init__()
-        self.network = network
+        self.network: Any = network
         self.preparation = preparation
 
     @property
     def side(self) -> int | None:
-        """Side of images that need not be resized."""
-        return self.preparation.side
+        """Side of images that need not be enlarged."""
+        side: int | None = self.preparation.side
+        return side
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the output of the network for images in [-1, 1], (n, c, h, w)."""
@@ -173,6 +172,51 @@ class Prepared(nn.Module):
         return ModuleEncoder(
             self, name=name, feature_size=first.shape[1], is_portable=is_portable
         )
+
+
+class Transformer(Prepared):
+    """A network of transformers and its image processor, on the CPU.
+
+    Its row is, in this order: ``get_image_features`` of models that know images and
+    text; ``pooler_output``, if its weights came with the model; the class token; the
+    mean over all positions.
+    """
+
+    def __init__(self, network: nn.Module, processor: Any, *, has_pooler: bool) -> None:
+        """Wrap a network and its processor, which needs no torchvision."""
+        super().__init__(network, processor)
+        self.has_pooler = has_pooler
+        words = {name.rpartition(".")[2] for name, _ in network.named_parameters()}
+        self.has_class_token = not words.isdisjoint(_CLASS_TOKENS)
+
+    @property
+    def side(self) -> int | None:
+        """Shorter side of images that need not be enlarged."""
+        for name in ("size", "crop_size"):
+            size = getattr(self.preparation, name, None) or {}
+            for key in ("shortest_edge", "height"):
+                if size.get(key):
+                    return int(size[key])
+        return None
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return rows (n, F), or maps (n, F, h, w), of images in [-1, 1]."""
+        levels = list(_as_levels(images).to(torch.uint8).numpy())
+        inputs = self.preparation(
+            levels, return_tensors="pt", input_data_format="channels_first"
+        )["pixel_values"]
+        if hasattr(self.network, "get_image_features"):
+            outputs: Any = self.network.get_image_features(pixel_values=inputs)
+            rows: Tensor = getattr(outputs, "pooler_output", outputs)
+            return rows
+        outputs = self.network(pixel_values=inputs)
+        pooled: Tensor | None = getattr(outputs, "pooler_output", None)
+        if pooled is not None and self.has_pooler:
+            return pooled
+        hidden: Tensor = outputs.last_hidden_state
+        if hidden.ndim != _TOKEN_AXES:
+            return hidden
+        return hidden[:, 0] if self.has_class_token else hidden.mean(dim=1)
 
 
 def from_folder(path: Path, *, size: int | None = None) -> ModuleEncoder:
@@ -220,8 +264,7 @@ def _load_timm(
     arguments |= {"pretrained": False, "pretrained_cfg": own, "num_classes": 0}
     build = partial(timm.create_model, name, **arguments)  # without its classifier
     outline = _outline(path, build, shapes).state_dict()
-    lacking = [name for name in outline if shapes.get(name) != outline[name].shape]
-    _check_complete(path, lacking)
+    _check_complete(path, [n for n in outline if shapes.get(n) != outline[n].shape])
     network: nn.Module = build()
     weights = dict[str, Tensor]()
     for file in sorted(path.glob("*.safetensors")):
@@ -275,88 +318,19 @@ def _load_transformers(
     with _quiet_transformers() as library:
         kind = library.CONFIG_MAPPING[config["model_type"]]
         settings = kind.from_dict(cleaned(dict(config)))
-        _outline(
-            path, partial(library.AutoModel.from_config, deepcopy(settings)), shapes
-        )
+        build = partial(library.AutoModel.from_config, deepcopy(settings))
+        _outline(path, build, shapes)
         local = {"local_files_only": True, "trust_remote_code": False}
         processor = library.AutoImageProcessor.from_pretrained(
             path, backend="pil", **local
         )
+        local |= {"use_safetensors": True, "output_loading_info": True}
         network, report = library.AutoModel.from_pretrained(
-            path,
-            config=settings,
-            use_safetensors=True,
-            output_loading_info=True,
-            dtype=torch.float32,
-            **local,
+            path, config=settings, dtype=torch.float32, **local
         )
     missing = sorted(report["missing_keys"])
-    lacking = [name for name in missing if "pooler" not in name]
-    _check_complete(path, lacking)
-    return Prepared(Rows(network, has_pooler=not missing), Processor(processor))
-
-
-class Processor:
-    """An image processor of transformers, on the CPU and without torchvision."""
-
-    def __init__(self, processor: Any) -> None:
-        """Take the processor."""
-        self._processor = processor
-
-    def __repr__(self) -> str:
-        """Return everything that decides the result."""
-        return str(self._processor)
-
-    @property
-    def side(self) -> int | None:
-        """Shorter side of images that need not be enlarged."""
-        crop = getattr(self._processor, "crop_size", None)
-        for size in (self._processor.size, crop):
-            for key in ("shortest_edge", "height"):
-                if size is not None and size.get(key):
-                    return int(size[key])
-        return None
-
-    def apply(self, images: Tensor) -> Tensor:
-        """Return the input (n, 3, h, w), float32, for images in [-1, 1]."""
-        inputs: Tensor = self._processor(
-            list(_as_levels(images).to(torch.uint8).numpy()),
-            return_tensors="pt",
-            input_data_format="channels_first",
-        )["pixel_values"]
-        return inputs
-
-
-class Rows(nn.Module):
-    """A network of transformers, reduced to the output that is the row.
-
-    In this order: ``get_image_features`` of models that know images and text;
-    ``pooler_output``, if its weights came with the model; the class token; the mean
-    over all positions.
-    """
-
-    def __init__(self, network: nn.Module, *, has_pooler: bool) -> None:
-        """Wrap a network."""
-        super().__init__()
-        self.network: Any = network
-        self.has_pooler = has_pooler
-        words = {name.rpartition(".")[2] for name, _ in network.named_parameters()}
-        self.has_class_token = not words.isdisjoint(_CLASS_TOKENS)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return rows (n, F), or maps (n, F, h, w)."""
-        if hasattr(self.network, "get_image_features"):
-            outputs: Any = self.network.get_image_features(pixel_values=inputs)
-            rows: Tensor = getattr(outputs, "pooler_output", outputs)
-            return rows
-        outputs = self.network(pixel_values=inputs)
-        pooled: Tensor | None = getattr(outputs, "pooler_output", None)
-        if pooled is not None and self.has_pooler:
-            return pooled
-        hidden: Tensor = outputs.last_hidden_state
-        if hidden.ndim != _TOKEN_AXES:
-            return hidden
-        return hidden[:, 0] if self.has_class_token else hidden.mean(dim=1)
+    _check_complete(path, [name for name in missing if "pooler" not in name])
+    return Transformer(network, processor, has_pooler=not missing)
 
 
 @contextmanager
