@@ -12,7 +12,8 @@ from fewlabels.data.augment import preset, strong, weak
 from fewlabels.training import loop, make
 from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.fixmatch import FixMatch, consistency_loss
-from fewlabels.training.learner import PseudoLabels, draw_items
+from fewlabels.training.learner import PseudoLabels
+from fewlabels.training.loop import draw_items
 from fewlabels.training.training import TrainingTask
 
 

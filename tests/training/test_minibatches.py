@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fewlabels.training.learner import draw_items, oversample
+from fewlabels.training.loop import draw_items, oversample
 
 
 @given(num_items=st.integers(1, 20), size=st.integers(1, 30), key=st.integers(0, 2**62))

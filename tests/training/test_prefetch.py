@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from fewlabels.training.learner import prefetch_minibatches
+from fewlabels.training.loop import prefetch_minibatches
 
 
 @pytest.mark.parametrize("depth", [0, 1, 3, 20])

@@ -2,16 +2,19 @@
 
 import copy
 import math
-from collections.abc import Mapping
+from collections import abc, deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from fewlabels import progress
+from fewlabels import progress, rng
 from fewlabels.data.augment import WeakAugment
 from fewlabels.errors import (
     Count,
@@ -33,9 +36,6 @@ from fewlabels.training.learner import (
     Loss,
     Minibatch,
     Step,
-    draw_items,
-    oversample,
-    prefetch_minibatches,
 )
 from fewlabels.training.views import OF_FEATURES, OF_VIEWS
 
@@ -224,6 +224,70 @@ def averaged(network: nn.Module, decay: float) -> AveragedModel:
     average = AveragedModel(network, multi_avg_fn=mean)
     average.n_averaged.fill_(1)
     return average.eval().requires_grad_(requires_grad=False)
+
+
+def draw_items(items: Tensor, size: int, key: int, purpose: str, step: int) -> Tensor:
+    """Return the items of one step of endless shuffled passes, cut into minibatches.
+
+    Few labels simply repeat inside a minibatch, and no item is ever more than one pass
+    ahead of another. The items depend on the step alone, so that a training can be
+    resumed at any step.
+
+    Args:
+        items: Of which to draw, shape (n,), at least one.
+        size: How many, in a step.
+        key: What distinguishes this training from every other.
+        purpose: What distinguishes these passes from others of the same training.
+        step: Number of the step.
+
+    Returns:
+        Items, shape (size,).
+    """
+    first, last = step * size, (step + 1) * size - 1
+    passes = range(first // len(items), last // len(items) + 1)
+    order = torch.cat([_shuffled(len(items), key, purpose, n) for n in passes])
+    start = first - passes[0] * len(items)
+    return items[order[start : start + size]]
+
+
+def oversample(indices: Tensor, labels: Tensor) -> Tensor:
+    """Return the indices, repeated so that all classes have equally many.
+
+    Example:
+        >>> oversample(torch.tensor([4, 6, 7]), torch.tensor([0, 1, 1])).tolist()
+        [4, 4, 6, 7]
+    """
+    members = [indices[labels == number] for number in sorted(set(labels.tolist()))]
+    most = max(map(len, members))
+    return torch.cat([m.repeat(math.ceil(most / len(m)))[:most] for m in members])
+
+
+@lru_cache(maxsize=4)
+def _shuffled(num_items: int, key: int, purpose: str, number: int) -> Tensor:
+    """Return the order of one pass."""
+    return torch.randperm(num_items, generator=rng.stream(key, purpose, number))
+
+
+def prefetch_minibatches(
+    make: Callable[[int], Minibatch], start: int, stop: int, depth: int
+) -> abc.Generator[Minibatch]:
+    """Yield the minibatches of some steps, up to ``depth`` of them prepared ahead.
+
+    A minibatch depends on its step alone, so that the depth changes nothing but time.
+    """
+    if depth == 0:
+        yield from map(make, range(start, stop))
+        return
+    # A thread begins with as many threads of its own as there are cores.
+    threads = (torch.get_num_threads(),)
+    with ThreadPoolExecutor(1, "minibatches", torch.set_num_threads, threads) as worker:
+        waiting: deque[Future[Minibatch]] = deque()
+        for step in range(start, stop):
+            waiting.append(worker.submit(make, step))
+            if len(waiting) > depth:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 class Stepper:
