@@ -11,6 +11,7 @@ import sys
 import traceback
 import warnings
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 import lightning_fabric  # noqa: F401 - what takes longest to import
@@ -23,11 +24,11 @@ def processes(number):
     """Have so many workers waiting; yield what stands in for ``subprocess``."""
     waiting = [_forked() for _ in range(number)]
 
-    def popen(words, *, env, cwd, stderr, **options):
+    def popen(words, *, env, stderr, **options):
         if not waiting:
-            return subprocess.Popen(words, env=env, cwd=cwd, stderr=stderr, **options)
+            return subprocess.Popen(words, env=env, stderr=stderr, **options)
         process = waiting.pop(0)
-        told = {"env": dict(env), "cwd": os.fspath(cwd or "."), "err": stderr.fileno()}
+        told = {"env": dict(env), "cwd": str(Path.cwd()), "err": stderr.fileno()}
         process.stdin.write(json.dumps(told) + "\n")
         process.stdin.flush()
         return process

@@ -231,13 +231,11 @@ def remove_leftovers(paths: Iterable[Path], *, idle: float = 0) -> None:
     Leftovers that changed within the last ``idle`` seconds stay: their process may be
     alive.
     """
-    names: dict[Path, set[str]] = {}
-    for path in paths:
-        names.setdefault(path.parent, set()).add(path.name)
-    for folder, wanted in names.items():
+    wanted = set(paths)
+    for folder in {path.parent for path in wanted}:
         for left in folder.glob(".*.partial"):
             match = _LEFTOVER.fullmatch(left.name)
-            if match is None or match[1] not in wanted:
+            if match is None or folder / match[1] not in wanted:
                 continue
             with suppress(OSError):  # gone by now, or another user's
                 is_new = idle and time.time() - left.stat().st_mtime < idle

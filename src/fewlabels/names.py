@@ -26,11 +26,7 @@ from typing import Any, get_args
 
 import pydantic
 
-from fewlabels.errors import (
-    FewlabelsError,
-    UnknownNameError,
-    UsageError,
-)
+from fewlabels.errors import FewlabelsError, UnknownNameError, UsageError
 
 DEFAULT_STRATEGY = "variance-reduction"
 """Name of the strategy wherever none is given."""
@@ -320,14 +316,14 @@ def identity(thing: object) -> Identity:
     if isinstance(own, Identity):
         return own
     if dataclasses.is_dataclass(thing):
-        omitted = omitted_defaults(thing)
         options = {}
         for field in dataclasses.fields(thing):
             value = getattr(thing, field.name)
+            if field.metadata.get("omit_default") and value == field.default:
+                continue
             if field.metadata.get("code") and _is_code(value):
                 value = f"{value.__module__}:{value.__qualname__}"
-            if field.name not in omitted:
-                options[field.name] = value
+            options[field.name] = value
     else:
         fields = getattr(thing, "__dict__", {})
         options = {name: fields[name] for name in fields if not name.startswith("_")}
@@ -350,16 +346,6 @@ def composite_identity(
     }
     source = {module: code for part in parts for module, code in _sources(part)}
     return Identity(type=name, options=_plain(values), source=source)
-
-
-def omitted_defaults(thing: Any) -> set[str]:
-    """Return the options of a dataclass that are left out of its identity."""
-    return {
-        field.name
-        for field in dataclasses.fields(thing)
-        if field.metadata.get("omit_default")
-        and getattr(thing, field.name) == field.default
-    }
 
 
 def _is_code(value: object) -> bool:

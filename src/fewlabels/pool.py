@@ -104,8 +104,8 @@ class MappedRows:
         if file is None:  # an array in memory
             return MappedRows, (np.array(self.array), self.items, self.is_unit)
         offset = _address(self.array) - _address(file) + file.offset
-        place = (str(file.filename), offset, self.array.shape, self.array.strides)
-        return _map_rows, (*place, self.array.dtype.str, self.items, self.is_unit)
+        layout = self.array.shape, self.array.dtype.str, offset, self.array.strides
+        return _map_rows, (str(file.filename), layout, self.items, self.is_unit)
 
     def _chunks(self, numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Split the places of ``numbers`` so that each part touches few pages."""
@@ -211,24 +211,17 @@ def _address(array: NDArray[Any]) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def _map_rows(
-    path: str,
-    offset: int,
-    shape: tuple[int, int],
-    strides: tuple[int, int],
-    kind: str,
-    items: Tensor | None,
-    is_unit: bool,  # noqa: FBT001 - as it was pickled
-) -> MappedRows:
-    """Return the rows of a file, in a process that got its path."""
+def _map_rows(path: str, layout: tuple[Any, ...], *options: Any) -> MappedRows:
+    """Return the rows of a file, in a process that got its path and their layout."""
     try:
         file = np.memmap(path, dtype=np.uint8, mode="r")
-        array = np.ndarray(shape, kind, buffer=file, offset=offset, strides=strides)
+        shape, kind, *place = layout
+        array = np.ndarray(shape, kind, file, *place)
     except (OSError, TypeError, ValueError) as error:
         raise UsageError(
             f"The rows in '{path}' cannot be read by this process: {error}."
         ) from error
-    return MappedRows(array, items, is_unit)
+    return MappedRows(array, *options)
 
 
 class Images(Protocol):

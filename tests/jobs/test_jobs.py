@@ -72,9 +72,9 @@ def test_one_process_does_call_after_call_and_ends_when_it_is_closed():
         in_(own, "process")
 
 
-def test_a_job_works_in_its_folder_and_its_process_ends_with_it(tmp_path):
-    job = jobs.start("tests.jobs.calls:process", {}, folder=tmp_path, allow_code=True)
-    process, folder, read = job.result()
+def test_a_job_works_in_our_folder_and_its_process_ends_with_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    process, folder, read = begun("process").result()
     assert (folder, read) == (str(tmp_path), "")
     assert eventually(lambda: not is_alive(process))
 

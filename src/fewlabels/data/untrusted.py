@@ -182,15 +182,13 @@ def is_utf8(name: str) -> bool:
 
 def printable(name: str) -> str:
     """Return a name with everything escaped that cannot be printed."""
-    letters = []
-    for letter in name:
-        if letter.isprintable():
-            letters.append(letter)
-        elif ord(letter) in _ESCAPED_BYTES:
-            letters.append(f"\\x{ord(letter) - 0xDC00:02x}")
-        else:
-            letters.append(letter.encode("unicode_escape").decode())
-    return "".join(letters)
+
+    def escape(letter: str) -> str:
+        if ord(letter) in _ESCAPED_BYTES:
+            return f"\\x{ord(letter) - 0xDC00:02x}"
+        return letter.encode("unicode_escape").decode()
+
+    return "".join(part if part.isprintable() else escape(part) for part in name)
 
 
 def left_out(name: str, reason: str) -> UnreadableFile:

@@ -23,22 +23,20 @@ def principal_basis(rows: NDArray[Any], count: int) -> NDArray[Any]:
     return np.asarray(randomized_svd(rows, count, random_state=0)[2].T)
 
 
-def principal_components(rows: Rows, count: int, *, normalize: bool = False) -> Tensor:
+def principal_components(rows: Rows, count: int) -> Tensor:
     """Return the projections of rows onto their principal directions, not centered.
 
     Args:
         rows: Shape (N, F).
         count: How many directions (P); where there are no more columns, the rows are
             returned as they are. They are computed from some of many rows.
-        normalize: Whether rows are scaled to length one first.
 
     Returns:
         float32, shape (N, P).
     """
 
     def read(which: Tensor) -> Tensor:
-        part = rows[which].to("cpu", torch.float32)
-        return torch.nn.functional.normalize(part) if normalize else part
+        return rows[which].to("cpu", torch.float32)
 
     everything = torch.arange(len(rows))
     parts = torch.split(everything, _BLOCK)

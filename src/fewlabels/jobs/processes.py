@@ -51,7 +51,6 @@ def start(
     call: str,
     arguments: Mapping[str, Any],
     *,
-    folder: str | os.PathLike[str] | None = None,
     allow_code: AllowCode = False,
     gives_way: int = 0,
 ) -> "Job":
@@ -61,7 +60,6 @@ def start(
         call: What to call, as ``"module:function"``: a function of fewlabels that is
             made for it, or one that is allowed.
         arguments: Its arguments. What JSON cannot hold, such as a path, becomes text.
-        folder: The working folder of the process; None: that of this one.
         allow_code: Which other functions may be called, and which import paths the
             arguments of ours may name: any (True), these, or none.
         gives_way: Steps, of 20, by which others that want the processors go first.
@@ -69,8 +67,8 @@ def start(
     Returns:
         The job, which goes on by itself.
     """
-    options: Any = {"allow_code": allow_code, "gives_way": gives_way}
-    return Worker(folder=folder, is_reused=False, **options).start(call, arguments)
+    worker = Worker(allow_code=allow_code, is_reused=False, gives_way=gives_way)
+    return worker.start(call, arguments)
 
 
 class Job:
@@ -157,7 +155,6 @@ class Worker:
 
     Args:
         environment: Variables that it has beside those of this process.
-        folder: Its working folder; None: that of this process.
         allow_code: Which functions it may call beside those made for it, and which
             import paths the arguments of those may name.
         is_reused: Whether it waits for another call after the first.
@@ -168,12 +165,11 @@ class Worker:
         self,
         *,
         environment: Mapping[str, str] | None = None,
-        folder: str | os.PathLike[str] | None = None,
         allow_code: AllowCode = False,
         is_reused: bool = True,
         gives_way: int = 0,
     ) -> None:
-        self._environment, self._folder = dict(environment or {}), folder
+        self._environment = dict(environment or {})
         self._allowed = allow_code if allow_code is True else list(allow_code or ())
         self._is_reused, self._is_closed = is_reused, False
         self._gives_way = gives_way
@@ -219,7 +215,6 @@ class Worker:
         self._process = subprocess.Popen(  # noqa: S603 - ourselves
             [sys.executable, "-P", "-X", "faulthandler", "-m", _PROGRAM],
             env=_MEMORY | os.environ | self._environment | {"PYTHONPATH": places},
-            cwd=self._folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=printed,

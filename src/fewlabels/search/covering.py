@@ -292,7 +292,10 @@ def smallest_radius(
     place_of = {item: place for place, item in enumerate(candidates.tolist())}
     centers = np.array([place_of[item] for item in chosen.tolist()])
     greedy = problem.radius(centers)
-    radii = problem.radii(greedy / 2 * _SLACK if num_outliers == 0 else 0.0, greedy)
+    finite = to_labeled_n[np.isfinite(to_labeled_n)]
+    radii = np.unique(np.concatenate([symmetric_nn.ravel(), finite]))
+    least = greedy / 2 * _SLACK if num_outliers == 0 else 0.0
+    radii = radii[(radii >= least) & (radii <= greedy)]
     is_proven = True
     low, high = 0, len(radii) - 1  # the last is farthest-first's, which is feasible
     with track("Halving", len(radii).bit_length()) as advance:
@@ -323,12 +326,6 @@ class _CenterProblem:
         nearest_n = np.sort(np.minimum(nearest_n, self.to_labeled_n))
         num_covered = len(nearest_n) - self.num_outliers
         return float(nearest_n[num_covered - 1]) if num_covered > 0 else 0.0
-
-    def radii(self, low: float, high: float) -> NDArray[np.float64]:
-        """Return the radii from ``low`` to ``high`` that a set can have, ascending."""
-        finite = self.to_labeled_n[np.isfinite(self.to_labeled_n)]
-        values = np.unique(np.concatenate([self.distances_nn.ravel(), finite]))
-        return values[(values >= low) & (values <= high)]
 
     def centers(
         self, radius: float, size: int

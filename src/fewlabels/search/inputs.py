@@ -221,20 +221,22 @@ class WeightedDraws:
         of the items not yet chosen, -log(u) / weight, give the same law as going on
         drawing, and end where a few heavy items would be drawn forever.
         """
+        weights = self.weights.double().numpy()
+        total = self.weights.double().cumsum(0)
+        cumulated = (total / total[-1]).numpy()
         chosen = np.full((len(numbers), self.size), -1, dtype=np.int64)
         filled = np.zeros(len(numbers), dtype=np.int64)
         keys = np.asarray(numbers, dtype=np.int64)
         for turn in range(_TURNS):
             rows = np.flatnonzero(filled < self.size)
             uniforms = keyed_uniforms(self.key + turn, keys[rows], 2 * self.size)
-            places = np.searchsorted(self._cumulated, uniforms, side="right")
+            places = np.searchsorted(cumulated, uniforms, side="right")
             for drawn in np.minimum(places, len(self.items) - 1).T:
                 is_new = (chosen[rows] != drawn[:, None]).all(axis=1)
                 is_new &= filled[rows] < self.size
                 chosen[rows[is_new], filled[rows[is_new]]] = drawn[is_new]
                 filled[rows[is_new]] += 1
         open_rows = np.flatnonzero(filled < self.size)
-        weights = self.weights.to(torch.float64).numpy()
         for part in chunks(len(open_rows), len(weights), _ARRIVAL_ENTRIES):
             rows = open_rows[part]
             uniforms = keyed_uniforms(self.key + _TURNS, keys[rows], len(weights))
@@ -244,11 +246,6 @@ class WeightedDraws:
                 order = np.argsort(times, kind="stable")
                 chosen[row, filled[row] :] = order[: self.size - filled[row]]
         return self.items[torch.from_numpy(chosen)]
-
-    @cached_property
-    def _cumulated(self) -> NDArray[np.float64]:
-        total = self.weights.to(torch.float64).cumsum(0)
-        return (total / total[-1]).numpy()
 
 
 def uniform_subsets(

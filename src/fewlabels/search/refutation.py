@@ -29,6 +29,7 @@ Eigenvalues are compared in steps, so that rounding decides nothing.
 """
 
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from typing import Any, Literal
@@ -108,21 +109,29 @@ class SecularSystem:
         squares = self._weighted_squares(self._inverse_eigenvalues())
         return (self.diagonal - squares).clamp_min(0)
 
-    def schur(
-        self, gram_MQQ: Tensor, positions_MQ: Tensor, threshold: float | None = None
-    ) -> Tensor:
-        """Return K_SS − K_SA K_AA⁺ K_AS for each set, shape (M, Q, Q).
+    def complements(
+        self,
+        kernel: Kernel,
+        subsets_MQ: Tensor,
+        positions_N: Tensor,
+        threshold: float | None = None,
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """Yield K_SS − K_SA K_AA⁺ K_AS of some sets at a time, shape (m, Q, Q).
 
         With a threshold, K less its multiple of the identity takes the place of K: the
         result is positive definite exactly where λmin exceeds the threshold.
         """
-        own_MQA, weights_A = self.projections[positions_MQ], self._inverse_eigenvalues()
+        weights_A, size = self._inverse_eigenvalues(), subsets_MQ.shape[1]
         if threshold is not None:
             weights_A = 1 / (self.eigenvalues - threshold)
-        schur = gram_MQQ - (own_MQA * weights_A) @ own_MQA.mT
-        if threshold is not None:
-            schur.diagonal(dim1=-2, dim2=-1).sub_(threshold)
-        return schur
+        for rows in chunks(len(subsets_MQ), size * (size + len(weights_A))):
+            part = subsets_MQ[rows]
+            gram = kernel.block(part, part)
+            own_mQA = self.projections[positions_N[part].to(gram.device)]
+            schur = gram - (own_mQA * weights_A) @ own_mQA.mT
+            if threshold is not None:
+                schur.diagonal(dim1=-2, dim2=-1).sub_(threshold)
+            yield rows, schur
 
     def restricted(self, keep_N: Tensor) -> "SecularSystem":
         """Return the system of the same set with fewer items to add."""
@@ -540,14 +549,10 @@ class _Screen:
         return torch.from_numpy(kept)
 
     def _definite_by_library(self, subsets_MQ: Tensor) -> Tensor:
-        size = subsets_MQ.shape[1]
         is_definite = torch.ones(len(subsets_MQ), dtype=torch.bool)
-        width = size * (size + len(self._system.eigenvalues))
-        for rows in chunks(len(subsets_MQ), width):
-            part = subsets_MQ[rows]
-            gram = self._kernel.block(part, part)
-            positions = self._positions[part].to(gram.device)
-            schur = self._system.schur(gram, positions, self._threshold)
+        for rows, schur in self._system.complements(
+            self._kernel, subsets_MQ, self._positions, self._threshold
+        ):
             is_definite[rows] = (torch.linalg.cholesky_ex(schur).info == 0).cpu()
         return is_definite
 
@@ -581,12 +586,8 @@ class _TieRanking:
         rank = int((self._system.eigenvalues > self._search.zero).sum())
         if kernel.rank_bound is not None and kernel.rank_bound - rank < size:
             return values  # no set can be independent of the labels
-        width = len(self._system.eigenvalues)
-        for rows in chunks(len(subsets_MQ), size * (size + width)):
-            part = subsets_MQ[rows]
-            gram = kernel.block(part, part)
-            positions = self._positions[part].to(gram.device)
-            schur = self._system.schur(gram, positions)
+        complements = self._system.complements(kernel, subsets_MQ, self._positions)
+        for rows, schur in complements:
             values[rows] = torch.linalg.eigvalsh((schur + schur.mT) / 2)[:, 0].cpu()
         return values
 
