@@ -79,9 +79,9 @@ def processes(folder):
 # ---------------------------------------------------------------- every executor
 
 
-def test_a_call_that_kills_its_workers_stops_no_other(make, tmp_path):
-    executor = make(retries=1)
-    found = dict(executor.run(f"{CALLS}:dies_if", numbered(4), tmp_path))
+def test_a_call_that_kills_its_workers_stops_no_other(make, tmp_path, monkeypatch):
+    monkeypatch.setattr("fewlabels.jobs.processes.RETRIES", 1)
+    found = dict(make().run(f"{CALLS}:dies_if", numbered(4), tmp_path))
     lost = found.pop(0)
     assert {number: end["result"] for number, end in found.items()} == {
         1: 1,
@@ -116,10 +116,8 @@ def test_nothing_to_do(make, tmp_path):
     ("kind", "wrong"),
     [
         (LocalExecutor, {"num_workers": 0}),
-        (LocalExecutor, {"retries": -1}),
         (RayExecutor, {"cpus": 0}),
         (RayExecutor, {"gpus": -1}),
-        (RayExecutor, {"retries": -1}),
     ],
 )
 def test_numbers_that_cannot_be_meant(kind, wrong):
@@ -153,8 +151,11 @@ def test_ctrl_c_ends_workers_without_a_word_of_theirs(asleep, tmp_path):
     assert not any(map(is_alive, processes(tmp_path)))
 
 
-def test_a_worker_that_leaves_python_is_told_of_with_its_last_words(tmp_path):
-    ((_, end),) = LocalExecutor(1, retries=0).run(f"{CALLS}:leave", [{}], tmp_path)
+def test_a_worker_that_leaves_python_is_told_of_with_its_last_words(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("fewlabels.jobs.processes.RETRIES", 0)
+    ((_, end),) = LocalExecutor(1).run(f"{CALLS}:leave", [{}], tmp_path)
     assert "lost 1 times (exit code 5)" in end["reason"]
     assert "goodbye" in end["printed"]
 
@@ -275,10 +276,11 @@ def doubled(folder, part):
 
 
 @pytest.mark.slow  # processes of Ray
-def test_parts_are_done_in_order_whatever_becomes_of_workers(tmp_path):
+def test_parts_are_done_in_order_whatever_becomes_of_workers(tmp_path, monkeypatch):
+    monkeypatch.setattr("fewlabels.jobs.processes.RETRIES", 1)
     double = partial(doubled, tmp_path)
     with connected(None) as ray:
-        tasks = RayTasks(ray, retries=1)
+        tasks = RayTasks(ray)
         assert list(tasks.map(double, range(20))) == list(range(0, 40, 2))
         assert (tmp_path / "died").exists()
         with pytest.raises(UsageError, match="-1 is below zero"):

@@ -23,8 +23,8 @@ from typing import Annotated, Any
 
 from fewlabels.errors import FewlabelsError, JobError, Limits, Settings, UsageError
 from fewlabels.files import replace_text, wrap_os_errors
+from fewlabels.jobs import processes
 from fewlabels.jobs.events import Event, call_permitted, outcome
-from fewlabels.jobs.processes import ONE_THREAD, lost, num_cores
 
 Node = dict[str, Any]
 """A machine of a cluster, as Ray describes it."""
@@ -66,7 +66,7 @@ def connected(address: str | None) -> Iterator[Any]:
                 # clusters that others protect.
                 os.environ.pop(_MODE, None)
                 _make_token()
-                cores = num_cores()
+                cores = processes.num_cores()
                 ray.init("local", num_cpus=cores, include_dashboard=False, **quiet)
             else:
                 try:
@@ -101,8 +101,6 @@ class RayExecutor(Settings):
     """Cores of a worker."""
     gpus: Annotated[float, Limits(at_least=0)] = 0.0
     """GPUs of a worker; 0.25 lets four share one."""
-    retries: Annotated[int, Limits(at_least=0)] = 3
-    """How often a call is begun again whose worker died."""
 
     @property
     def num_workers(self) -> int:
@@ -111,7 +109,7 @@ class RayExecutor(Settings):
         if self.address is None and not is_connected:
             import torch
 
-            here = {"CPU": num_cores(), "GPU": torch.cuda.device_count()}
+            here = {"CPU": processes.num_cores(), "GPU": torch.cuda.device_count()}
             return self._room({"Resources": here})
         with connected(self.address) as ray:
             return sum(map(self._room, alive(ray)))
@@ -142,7 +140,7 @@ class RayExecutor(Settings):
                 num_cpus=self.cpus,
                 num_gpus=self.gpus,
                 max_restarts=-1,
-                max_task_retries=self.retries,
+                max_task_retries=processes.RETRIES,
                 runtime_env=_runtime_environment(),
             )(_Actor)
             size = min(len(orders), sum(map(self._room, nodes)))
@@ -164,7 +162,7 @@ class RayExecutor(Settings):
                     try:
                         end = ray.get(done)
                     except ray.exceptions.RayError as error:
-                        end = lost(self.retries + 1, f"Ray says: {_message(error)}")
+                        end = processes.lost(f"Ray says: {_message(error)}")
                     yield number, end
             finally:
                 for actor in actors:
@@ -198,16 +196,13 @@ class RayTasks:
 
     ray: Any
     """The module, connected to a cluster."""
-    retries: int = 3
-    """How often a part is tried again whose worker died."""
 
     def map(
         self, function: Callable[[Any], Any], parts: Iterable[Any], /
     ) -> Iterator[Any]:
         """Yield what ``function`` makes of each part, in their order."""
-        remote = self.ray.remote(
-            num_cpus=1, max_retries=self.retries, runtime_env=_runtime_environment()
-        )
+        options = {"num_cpus": 1, "max_retries": processes.RETRIES}
+        remote = self.ray.remote(**options, runtime_env=_runtime_environment())
         task = remote(lambda function, part: function(part))
         sent = self.ray.put(function)  # once for all parts
         cores = sum(node["Resources"].get("CPU", 0) for node in alive(self.ray))
@@ -231,7 +226,7 @@ class RayTasks:
                 raise error.cause from error
             raise
         except self.ray.exceptions.RayError as error:
-            end = lost(self.retries + 1, f"Ray says: {_message(error)}")
+            end = processes.lost(f"Ray says: {_message(error)}")
             raise JobError(end["reason"]) from error
 
 
@@ -247,7 +242,8 @@ def _runtime_environment() -> dict[str, Any]:
     folders = [place for place in own if Path(place).is_dir()]
     inherited = {key: os.environ[key] for key in _INHERITED if key in os.environ}
     python_path = os.pathsep.join([*folders, "${PYTHONPATH}"])
-    return {"env_vars": {**ONE_THREAD, **inherited, "PYTHONPATH": python_path}}
+    variables = processes.ONE_THREAD | inherited | {"PYTHONPATH": python_path}
+    return {"env_vars": variables}
 
 
 def check_shared(ray: Any, nodes: Sequence[Node], folder: Path) -> None:

@@ -33,6 +33,9 @@ ONE_THREAD = dict.fromkeys(
 )
 """Environment of a worker that has one core."""
 
+RETRIES = 3
+"""How often a call is begun again whose worker was killed."""
+
 _PROGRAM = "fewlabels.jobs.worker"
 _ENDS = {"done", "failed", "canceled", "died"}
 _MAX_EVENTS = 10_000
@@ -297,14 +300,11 @@ class LocalExecutor:
 
     Args:
         num_workers: How many at a time; by default one for each core.
-        retries: How often a call is begun again whose process was killed.
     """
 
-    def __init__(self, num_workers: int | None = None, retries: int = 3) -> None:
+    def __init__(self, num_workers: int | None = None) -> None:
         self.num_workers = num_cores() if num_workers is None else num_workers
-        self.retries = retries
         check_range("The number of workers", self.num_workers, at_least=1)
-        check_range("retries", retries, at_least=0)
 
     def run(
         self, call: str, orders: Sequence[Mapping[str, Any]], folder: Path
@@ -314,17 +314,13 @@ class LocalExecutor:
         idle: SimpleQueue[Worker] = SimpleQueue()
 
         def ended(order: Mapping[str, Any]) -> Event:
-            worker, times = idle.get(), 0
+            worker, end = idle.get(), Event()
             try:
-                while True:
-                    times += 1
-                    end = worker.start(call, order).wait()
-                    assert end is not None
+                for _ in range(RETRIES + 1):
+                    end = worker.start(call, order).wait() or {}
                     if end["event"] in {"done", "failed"}:
                         return end
-                    if times > self.retries:
-                        code = end.get("code", -signal.SIGINT)
-                        return end | lost(times, describe_exit(code))
+                return end | lost(describe_exit(end.get("code", -signal.SIGINT)))
             finally:
                 idle.put(worker)
 
@@ -340,11 +336,11 @@ class LocalExecutor:
                 yield doing[future], future.result()
 
 
-def lost(times: int, reason: str) -> Event:
+def lost(reason: str) -> Event:
     """Return the last event of a call that ended its workers again and again."""
     message = (
-        f"The worker was lost {times} times ({reason}). Run the same command again, "
-        "with fewer workers if memory ran out; what is finished is kept."
+        f"The worker was lost {RETRIES + 1} times ({reason}). Run the same command "
+        "again, with fewer workers if memory ran out; what is finished is kept."
     )
     return {"event": "died", "reason": message}
 

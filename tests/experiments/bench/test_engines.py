@@ -18,7 +18,7 @@ def test_runs_are_done_as_in_one_process_whatever_becomes_of_others(
     once = Choice(name="tests.experiments.bench.toy:KilledOnce", options=options)
     good = [toy.cell(1, trainer=once), *toy.cells(2)]
     cells = [fails, *good]
-    ended = list(run_cells(cells, folder, LocalExecutor(2, retries=1)))
+    ended = list(run_cells(cells, folder, LocalExecutor(2)))
     found = {one.cell.address: one.error for one in ended}
     assert found.pop(fails.address) == "RuntimeError: out of ideas"
     assert folder.failure(fails).error == "RuntimeError: out of ideas"
@@ -31,11 +31,14 @@ def test_runs_are_done_as_in_one_process_whatever_becomes_of_others(
         assert rounds(folder, cell) == rounds(here, cell)
 
 
-def test_a_run_that_kills_its_workers_is_written_down(tmp_path, forked_workers):
+def test_a_run_that_kills_its_workers_is_written_down(
+    tmp_path, forked_workers, monkeypatch
+):
+    monkeypatch.setattr("fewlabels.jobs.processes.RETRIES", 1)
     folder = opened(tmp_path / "bench")
     trainer = Choice(name="tests.experiments.bench.toy:Killed")
     dies, other = toy.cell(0, trainer=trainer), toy.cell(1)
-    ended = run_cells([dies, other], folder, LocalExecutor(1, retries=1))
+    ended = run_cells([dies, other], folder, LocalExecutor(1))
     found = {one.cell.address: one.error for one in ended}
     assert found[other.address] is None
     assert "lost 2 times (signal 9 (Killed)" in found[dies.address]
