@@ -21,9 +21,7 @@ def compiled(
     Other threads go on while it runs. ``fastmath`` says what the compiler may do to
     sums, by the names of LLVM.
     """
-    options: dict[str, Any] = {"nogil": True}
-    if fastmath:
-        options["fastmath"] = set(fastmath)
+    options: dict[str, Any] = {"nogil": True, "fastmath": set(fastmath)}
     loop: Callable[..., Any]
     try:
         loop = numba.njit(cache=True, **options)(function)

@@ -186,21 +186,30 @@ class _LazyGreedy:
 
     def best(self, generator: Generator) -> int | None:
         """Return the place that adds most, a random one of several; None: nothing."""
-        largest = self._try_doubtful()
+        self._try_doubtful()
+        largest = self._largest()
         if not largest > _ROUNDING * float(self.weights.sum()):
             return None
         is_best = self.is_fresh & (self.gains >= largest * (1 - _ROUNDING))
         places = torch.nonzero(is_best).flatten()
         return int(places[int(torch.randint(len(places), (1,), generator=generator))])
 
-    def _try_doubtful(self) -> float:
-        """Try what could be best; return the largest gain."""
-        largest, count = self._largest(), _FEW_COLUMNS
-        while len(doubtful := self._doubtful(largest)):
+    def _try_doubtful(self) -> None:
+        """Try what could be best."""
+        count = _FEW_COLUMNS
+        while self._try_first(count):
+            count = min(2 * count, _CHUNK_COLUMNS)
+
+    def _try_first(self, count: int) -> bool:
+        """Try the first places that old gains do not rule out, if there are any."""
+        largest = self._largest()
+        slack = _ROUNDING * abs(largest) if largest > 0 else 0.0
+        is_open = self.is_free & ~self.is_fresh & (self.gains >= largest - slack)
+        doubtful = torch.nonzero(is_open).flatten()
+        if len(doubtful):
             order = self.gains[doubtful].argsort(descending=True)
             self._try(doubtful[order[:count]])
-            largest, count = self._largest(), min(2 * count, _CHUNK_COLUMNS)
-        return largest
+        return len(doubtful) > 0
 
     def _try(self, places: Tensor) -> None:
         self.gains[places] = self._gains(places)
@@ -210,12 +219,6 @@ class _LazyGreedy:
         """Return the largest gain that is up to date."""
         fresh = self.gains[self.is_fresh]
         return float(fresh.max()) if len(fresh) else -torch.inf
-
-    def _doubtful(self, largest: float) -> Tensor:
-        """Return the places whose old gain does not rule them out."""
-        slack = _ROUNDING * abs(largest) if largest > 0 else 0.0
-        is_open = self.is_free & ~self.is_fresh & (self.gains >= largest - slack)
-        return torch.nonzero(is_open).flatten()
 
     @cached_property
     def _near(self) -> Tensor:
@@ -229,14 +232,12 @@ class _LazyGreedy:
         if len(self.candidates) <= _CHUNK_ROWS:  # they are tried many times
             near = self._near[:, places] - self.covered[:, None]
             return self.weights @ near.clamp_min_(0)
-        gains = torch.zeros(len(places), dtype=torch.float64)
         columns = self.candidates[places], self.lengths[places]
-        weigh = partial(_gains, self.kernel, self.closeness, *columns)
+        weigh = partial(_gains, self.kernel, self.closeness, columns)
         everything = (self.candidates, self.lengths, self.covered, self.weights)
         parts = (torch.split(values, _CHUNK_ROWS) for values in everything)
-        for part in each(weigh, list(zip(*parts, strict=True))):
-            gains += part
-        return gains
+        zeros = torch.zeros(len(places), dtype=torch.float64)
+        return sum(each(weigh, list(zip(*parts, strict=True))), zeros)
 
 
 @dataclass(eq=False)
@@ -296,13 +297,9 @@ class _EstimatedGreedy(_LazyGreedy):
     def _near_to(self, place: int) -> Tensor:
         return self._columns[place].double()
 
-    def _try_doubtful(self) -> float:
+    def _try_doubtful(self) -> None:
         """Try the first of those that could be best; estimates rule nothing out."""
-        doubtful = self._doubtful(self._largest())
-        if len(doubtful):
-            order = self.gains[doubtful].argsort(descending=True)
-            self._try(doubtful[order[:_TRIED_COLUMNS]])
-        return self._largest()
+        self._try_first(_TRIED_COLUMNS)
 
     def _gains(self, places: Tensor) -> Tensor:
         if len(self._columns) > _MOST_COLUMNS:
@@ -322,11 +319,11 @@ class _EstimatedGreedy(_LazyGreedy):
 def _gains(
     kernel: Kernel,
     closeness: Closeness,
-    columns: Tensor,
-    column_lengths: Tensor,
+    columns: tuple[Tensor, Tensor],
     part: tuple[Tensor, Tensor, Tensor, Tensor],
 ) -> Tensor:
     """Return what columns add to the coverage of some candidates, shape (c,)."""
     items, lengths, covered, weights = part
-    near = closeness(squares_of(kernel, items, columns, lengths, column_lengths).cpu())
+    squares = squares_of(kernel, items, columns[0], lengths, columns[1])
+    near = closeness(squares.cpu())
     return weights @ near.sub_(covered[:, None]).clamp_min_(0)
