@@ -275,7 +275,7 @@ def test_the_chance_of_training_is_measured(name):
 
 
 @pytest.mark.parametrize(
-    "name", sorted({*CPU} - {"cifar100_iou", "digits_shots", "repeated_mnist"})
+    "name", sorted({*CPU} - {"cifar100_iou", "repeated_mnist"})
 )
 def test_the_rivals_are_always_there(name):
     assert ALWAYS | {"npc"} <= set(strategy_names(name))
@@ -286,8 +286,9 @@ def test_the_smallest_measures_at_10_20_and_30():
     assert (settings.start, settings.query, settings.budget) == (10, 10, 30)
 
 
-def test_one_query_alone_on_digits():
-    experiment = recipe("digits_shots")
+@pytest.mark.parametrize("name", PROTOCOL[3:])
+def test_both_readings_of_one_query_are_there(name):
+    experiment = recipe(name)
     plans = {
         (one.settings.start, one.settings.query, one.settings.zero_shot)
         for one in experiment.conditions
@@ -337,7 +338,6 @@ def test_the_protocol_of_table_3_on_smaller_images(name):
 SIZES = {
     "digits": (1297, 500, (1, 8, 8)),
     "digits_imbalanced": (409, 500, (1, 8, 8)),
-    "digits_shots": (1297, 500, (1, 8, 8)),
     "mnist": (5000, 10000, (1, 14, 14)),
     "mnist_imbalanced": (5109, 10000, (1, 14, 14)),
     "fashion_mnist": (5000, 10000, (1, 14, 14)),

@@ -111,20 +111,6 @@ _DIGITS = _CPU | {
     "conditions": [_condition({"name": "digits"}, _SMALL, 10, 10, 30)],
 }
 
-_DIGITS_SHOTS = _CPU | {
-    "title": "Digits, one query by an untrained network or after 10 labels",
-    "about": (
-        "Table 3 of the paper on digits with a small network, both readings of its "
-        "left half: all labels are asked for, or ten are given that the query did not "
-        "know. At 60 labels NPC looks through the wide head, at 40 the last layer."
-    ),
-    "conditions": [
-        *_zero_shot("zero-shot, ", "digits", _SMALL),
-        *_one_query("single-shot, ", "digits", _SMALL),
-    ],
-    "strategies": ("badge", "npc"),
-}
-
 
 def _mnist(name: str, title: str) -> _Fields:
     data = {"name": name, "size": 14, "counts": [500] * 10}
@@ -345,7 +331,6 @@ def _table_3_twin(title: str, data: _Fields) -> _Fields:
 _RECIPES: dict[str, _Fields] = {
     "digits": _DIGITS,
     "digits_imbalanced": _imbalanced(_DIGITS, 120),
-    "digits_shots": _DIGITS_SHOTS,
     "mnist": _MNIST,
     "mnist_imbalanced": _imbalanced(_MNIST, 1500),
     "fashion_mnist": _FASHION,
