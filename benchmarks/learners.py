@@ -29,6 +29,7 @@ from fewlabels.experiments.bench import BenchFolder, Cell, run_cells
 from fewlabels.experiments.bench.recipes import long_tail
 from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.jobs import LocalExecutor
+from fewlabels.names import identity
 from fewlabels.pool import Answers
 
 RESULTS = Path(__file__).parent / "results"
@@ -119,7 +120,7 @@ def row(label: str, name: str, options: Mapping[str, Any]) -> Row:
     steps = training.make(name).num_steps
     last = {} if steps is None else {"checkpoint_every": steps}
     trainer = Choice(name=name, options={**options, **last})
-    made = trainer.with_identity(training.make(name, **trainer.options))
+    made = trainer.copy_with(made=identity(training.make(name, **trainer.options)))
     return Row(label, made, steps is not None)
 
 

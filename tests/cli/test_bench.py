@@ -135,8 +135,8 @@ def test_a_name_stands_for_all_strategies_that_have_it(monkeypatch):
     found = build_experiment(
         "toy", "npc, entropy", None, None, allow_code=False
     ).strategies
-    assert [one.bare for one in found] == [
-        *(one.bare for one in twice),
+    assert [one.copy_with(made=None) for one in found] == [
+        *twice,
         Choice(name="entropy"),
     ]
 

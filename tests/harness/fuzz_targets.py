@@ -15,7 +15,7 @@ from tests.harness.fuzz_mutations import Mutation, Target, json_lines
 
 from fewlabels import models
 from fewlabels.data import load
-from fewlabels.experiments.acquisition import read_evaluations
+from fewlabels.experiments.acquisition import Evaluations
 from fewlabels.experiments.bench.experiment import read_experiment
 from fewlabels.experiments.runs import RunFolder, execute
 from fewlabels.experiments.settings import Choice, RunSettings
@@ -178,7 +178,7 @@ def _run(place: Path) -> list[Target]:
             "evaluations",
             {"evaluations.jsonl": json_lines([{"mark": "m"}, *accuracies])},
             {"evaluations.jsonl": (mutations.damaged_json_lines,) * 3},
-            lambda folder: read_evaluations(folder / "evaluations.jsonl", "m"),
+            lambda folder: Evaluations(pool.test, folder, "m"),
         ),
     ]
 

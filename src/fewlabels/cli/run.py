@@ -47,12 +47,12 @@ def run(
 
     from fewlabels import data
     from fewlabels.experiments.runs import RoundLine, RunFolder, check_choices, execute
-    from fewlabels.experiments.settings import settled
     from fewlabels.report import write_report
 
     given["data"] = source
-    merged = RunSettings.merged(settings, given, encoder=encoder, allow_code=allow_code)
-    resolved = settled(merged)
+    resolved = RunSettings.merged(
+        settings, given, encoder=encoder, allow_code=allow_code
+    )
     check_choices(resolved)
     words = [Path(resolved.data.name).stem[:60], resolved.strategy.name]
     words += [resolved.trainer.name, str(resolved.seed)]

@@ -1,6 +1,4 @@
 from .acquisition import (
-    Seeds as Seeds,
-    check_numbers as check_numbers,
     check_plan as check_plan,
     hidden as hidden,
     query_size as query_size,
@@ -12,18 +10,18 @@ from .acquisition import (
 )
 from .diagnosis import Conditioning as Conditioning, diagnose as diagnose
 from .runs import (
+    RoundLine as RoundLine,
+    RunFolder as RunFolder,
     check_choices as check_choices,
     environment as environment,
     execute as execute,
-)
-from .runs import (
-    RoundLine as RoundLine,
-    RunFolder as RunFolder,
     has_ended as has_ended,
 )
 from .settings import (
     Choice as Choice,
     RunSettings as RunSettings,
     SeedOptions as SeedOptions,
+    Seeds as Seeds,
+    check_numbers as check_numbers,
     settled as settled,
 )

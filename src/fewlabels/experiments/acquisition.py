@@ -6,7 +6,7 @@ In a simulated run the labels of a pool are hidden, and given back when asked fo
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from statistics import median_low
@@ -19,6 +19,7 @@ from fewlabels import files, progress, strategies, training
 from fewlabels.data.derived import ChosenImages, row_digest
 from fewlabels.errors import BudgetError, DataError, RunError, UsageError, whole_number
 from fewlabels.experiments.evaluation import accuracy, late_median
+from fewlabels.experiments.settings import Seeds, check_numbers
 from fewlabels.names import DEFAULT_STRATEGY, identity
 from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round, Split, check_query
 from fewlabels.protocols import Classifier, Oracle, Strategy, Trainer, ignore
@@ -29,37 +30,6 @@ EVALUATIONS_FILE = "evaluations.jsonl"
 
 Timer = Callable[[str], AbstractContextManager[Any]]
 """Makes a context for a piece of work: "train", "query", or "measure" in a training."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seeds:
-    """Seeds of a run; usually all the same.
-
-    Runs that share ``start`` and ``first`` begin with one and the same model, as the
-    trials of the NPC paper do (Sec. 5.1). Runs that share ``start`` alone show what the
-    chance of training does to one set of labels.
-    """
-
-    start: int
-    """Decides the starting set."""
-    first: int
-    """Decides the first training, and those that choose among starting sets."""
-    train: int
-    """Decides the later trainings."""
-    query: int
-    """Decides what a strategy draws."""
-
-    @classmethod
-    def of(cls, seed: "int | Seeds") -> "Seeds":
-        """Return one seed for every purpose; seeds come back as they are."""
-        if isinstance(seed, cls):
-            return seed
-        number = whole_number("seed", seed)
-        return cls(start=number, first=number, train=number, query=number)
-
-    def training(self, step: int) -> int:
-        """Return the seed of the training of a round."""
-        return self.train if step else self.first
 
 
 def rounds(
@@ -90,7 +60,7 @@ def rounds(
         seed: Seed of the whole run, or one per purpose; streams are named by purpose
             and round.
         test: What accuracy is measured on.
-        history: Rounds that were finished before; ``pool`` knows their answers.
+        history: Rounds that were finished before; their answers join the pool.
         withheld: Labels that are known but join after the first query; until then
             nobody sees them.
         workspace: A folder where trainers keep their work.
@@ -103,6 +73,8 @@ def rounds(
     seeds, history = Seeds.of(seed), tuple(history)
     later = Answers() if withheld is None else withheld
     pool = without(pool, later)
+    for done in history:
+        pool, later = pool.with_answers(done.answers).with_answers(later), Answers()
     while True:
         step = len(history)
         train_seed = seeds.training(step)
@@ -110,7 +82,7 @@ def rounds(
         evaluations = None
         if test is not None:
             mark = mark_of(trainer, pool, test, train_seed, step) if folder else ""
-            evaluations = Evaluations.open(test, folder, mark, timer)
+            evaluations = Evaluations(test, folder, mark, timer)
         with progress.part(f"round-{step:03d}"), timer("train"):
             classifier = trainer.fit(
                 pool,
@@ -166,7 +138,6 @@ def round_folder(workspace: Path, step: int) -> Path:
     return workspace / f"round-{step:03d}"
 
 
-@dataclass(frozen=True)
 class Evaluations:
     """Accuracy at each checkpoint of one training; no decision uses it.
 
@@ -175,39 +146,44 @@ class Evaluations:
     evaluations of another training are never mixed in.
     """
 
-    test: Split
-    """What is measured on."""
-    file: Path | None = None
-    """Where they are kept, if anywhere."""
-    accuracies: dict[int, float] = field(default_factory=dict)
-    """Accuracy by step."""
-    timer: Timer = nullcontext
-    """Entered around each measurement."""
+    def __init__(
+        self,
+        test: Split,
+        folder: Path | None = None,
+        mark: str = "",
+        timer: Timer = nullcontext,
+    ) -> None:
+        """Read those that a folder keeps under a mark (:func:`mark_of`).
 
-    @classmethod
-    def open(
-        cls, test: Split, folder: Path | None, mark: str, timer: Timer = nullcontext
-    ) -> "Evaluations":
-        """Return those that a folder keeps under a mark (:func:`mark_of`)."""
-        if folder is None:
-            return cls(test, timer=timer)
-        file = folder / EVALUATIONS_FILE
-        accuracies = read_evaluations(file, mark)
-        if accuracies is None:
-            files.make_folder(folder)
-            files.replace_text(
-                file, files.add_checksum(json.dumps({"mark": mark})) + "\n"
-            )
-        return cls(test, file, accuracies or {}, timer)
+        Args:
+            test: What is measured on.
+            folder: Where they are kept, if anywhere.
+            mark: Tells this training from others.
+            timer: Entered around each measurement.
+        """
+        self.accuracies: dict[int, float] = {}
+        self._test, self._timer = test, timer
+        self._file = None if folder is None else folder / EVALUATIONS_FILE
+        if folder is None or self._file is None:
+            return
+        with readable(self._file, f"Remove '{folder}' to repeat this training"):
+            head, *entries = files.read_entries(self._file) or [{"mark": None}]
+            if head["mark"] == mark:
+                pairs = [(entry["step"], entry["accuracy"]) for entry in entries]
+                self.accuracies = {int(step): float(value) for step, value in pairs}
+                return
+        files.make_folder(folder)
+        text = files.add_checksum(json.dumps({"mark": mark}))
+        files.replace_text(self._file, f"{text}\n")
 
     def add(self, step: int, classifier: Classifier) -> None:
         """Measure a checkpoint, keep the accuracy and report it."""
-        with self.timer("measure"):
-            measured = accuracy(classifier, self.test)
+        with self._timer("measure"):
+            measured = accuracy(classifier, self._test)
             self.accuracies[int(step)] = measured
-            if self.file is not None:
+            if self._file is not None:
                 entry = {"step": int(step), "accuracy": measured}
-                files.append_entry(self.file, entry, durable=True)
+                files.append_entry(self._file, entry, durable=True)
             progress.tell(step, {"accuracy": measured})
 
     @property
@@ -243,15 +219,6 @@ def readable(
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         text = f"'{file}' could not be read: {str(error).rstrip('.')}. {advice}."
         raise RunError(text) from error
-
-
-def read_evaluations(file: Path, mark: str) -> dict[int, float] | None:
-    """Return what a file holds under a mark; None where it holds something else."""
-    with readable(file, f"Remove '{file.parent}' to repeat this training"):
-        lines = files.read_entries(file)
-        if not lines or lines[0]["mark"] != mark:
-            return None
-        return {int(entry["step"]): float(entry["accuracy"]) for entry in lines[1:]}
 
 
 # ----------------------------------------------------------------------- simulated runs
@@ -362,20 +329,6 @@ def check_plan(
         raise DataError(msg)
     if budget > known:
         raise BudgetError(f"budget is {budget}; {known} items have a known label.")
-
-
-def check_numbers(*, start: int, query: int | Sequence[int], budget: int) -> None:
-    """Raise unless start, query size and budget fit each other, in whatever pool.
-
-    A wrong number raises :class:`fewlabels.errors.BudgetError`.
-    """
-    sizes, left = [query] if isinstance(query, int) else list(query), budget - start
-    is_possible = start >= 0 and budget >= 1 and min(sizes, default=0) >= 1
-    if not is_possible or left < 0 or 0 < left < sizes[0]:
-        raise BudgetError(
-            f"start is {start}, query {query} and budget {budget}; start with 0 or "
-            "more, ask for 1 or more, and give start + query or more as budget."
-        )
 
 
 def starting_answers(

@@ -1,7 +1,6 @@
 """A run in a folder: its files, who may write them, how it begins and resumes."""
 
 import hashlib
-import itertools
 import json
 import platform
 import time
@@ -46,8 +45,8 @@ from fewlabels.experiments.acquisition import (
     starting_answers,
     without,
 )
-from fewlabels.experiments.settings import FrozenModel, RunSettings, identity_changes
-from fewlabels.names import Identity, check_installed
+from fewlabels.experiments.settings import FrozenModel, RunSettings
+from fewlabels.names import Identity, check_installed, identity
 from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round
 from fewlabels.protocols import Strategy, Trainer
 
@@ -193,41 +192,24 @@ def _numbers(values: Iterable[int | None]) -> Tensor:
     return torch.tensor(list(values), dtype=torch.int64)
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """Paths of a run's files, and how they are read and written."""
 
-    path: Path
-
-    @property
-    def settings_file(self) -> Path:
-        """``run.json``: settings, versions, data; written once, at the beginning."""
-        return self.path / "run.json"
-
-    @property
-    def start_file(self) -> Path:
-        """``start.json``: ids and labels that the run began with."""
-        return self.path / "start.json"
-
-    @property
-    def rounds_file(self) -> Path:
-        """``rounds.jsonl``: a line per finished round."""
-        return self.path / "rounds.jsonl"
-
-    @property
-    def timings_file(self) -> Path:
-        """``timings.jsonl``: all that differs between two equal runs."""
-        return self.path / "timings.jsonl"
-
-    @property
-    def training_file(self) -> Path:
-        """``training.jsonl``: figures of the trainings as they went on."""
-        return self.path / "training.jsonl"
-
-    @property
-    def report_file(self) -> Path:
-        """``report.html``: the page to look at."""
-        return self.path / "report.html"
+    def __init__(self, path: Path) -> None:
+        """Name the files; nothing is read or written yet."""
+        self.path = path
+        self.settings_file = path / "run.json"
+        """Settings, versions, data; written once, at the beginning."""
+        self.start_file = path / "start.json"
+        """Ids and labels that the run began with."""
+        self.rounds_file = path / "rounds.jsonl"
+        """A line per finished round."""
+        self.timings_file = path / "timings.jsonl"
+        """All that differs between two equal runs."""
+        self.training_file = path / "training.jsonl"
+        """Figures of the trainings as they went on."""
+        self.report_file = path / "report.html"
+        """The page to look at."""
 
     @contextmanager
     def listening(self, *, tensorboard: bool = False) -> Iterator[None]:
@@ -273,42 +255,24 @@ class RunFolder:
             content = {"kind": _KIND, "schema_version": SCHEMA}
             content |= {"settings": settings.bare.model_dump(mode="json"), "made": made}
             _write(self.settings_file, content | dict(facts))
-        elif changed := self.changes(settings):
+        elif changed := self.settings().changes(settings):
             raise SettingsChangedError(
                 f"'{self.path}' contains a run with different settings: "
                 f"{'; '.join(changed)}. Use those, or choose another folder."
             )
-
-    def changes(self, settings: RunSettings) -> list[str]:
-        """Return what is not as it was when the run began, a few words each.
-
-        Identities of strategy and trainer are compared where the settings have them.
-        """
-        begun = self._described()[1]
-        before = begun.settings.bare.model_dump(mode="json")
-        now = settings.bare.model_dump(mode="json")
-        changed = [
-            f"{key} was {before[key]!r} and is now {now[key]!r}"
-            for key in now
-            if before[key] != now[key]
-        ]
-        return changed or identity_changes(begun.made, settings.made)
 
     def description(self) -> dict[str, Any]:
         """Return the content of ``run.json``."""
         return self._described()[0]
 
     def settings(self) -> RunSettings:
-        """Return the settings that the run began with."""
-        return self._described()[1].settings
-
-    def identities(self) -> Mapping[str, Identity]:
-        """Return the identities of strategy and trainer that the run began with."""
-        return self._described()[1].made
+        """Return the settings that the run began with, and the identities."""
+        begun = self._described()[1]
+        return begun.settings.with_identities(begun.made)
 
     def _described(self) -> tuple[dict[str, Any], RunDescription]:
         with readable(self.settings_file):
-            content = _read(self.settings_file)
+            content = read_json(self.settings_file)
         try:
             return content, RunDescription.model_validate(content)
         except ValidationError as error:
@@ -320,14 +284,13 @@ class RunFolder:
         if not self.start_file.exists():
             return None
         with readable(self.start_file):
-            start = StartFile.model_validate(_read(self.start_file))
+            start = StartFile.model_validate(read_json(self.start_file))
             return dict(zip(start.ids, start.labels, strict=True))
 
     def write_start(self, labels: Mapping[str, int]) -> None:
         """Write down what the run begins with."""
-        ids, numbers = list(labels), list(labels.values())
-        content = {"schema_version": SCHEMA, "ids": ids, "labels": numbers}
-        _write(self.start_file, content)
+        content = {"ids": list(labels), "labels": list(labels.values())}
+        _write(self.start_file, {"schema_version": SCHEMA} | content)
 
     def begin_like(self, other: "RunFolder") -> None:
         """Take over the starting set and the first training of a run that begins alike.
@@ -374,8 +337,8 @@ class RunFolder:
         files.replace_text(self.rounds_file, text)
 
 
-def _read(file: Path) -> Any:
-    """Read a file that holds one JSON object."""
+def read_json(file: Path) -> Any:
+    """Return what a file holds: one JSON object, whose checksum is verified."""
     content = files.read_regular(file, _MOST_BYTES)
     return files.parse_json(files.verify_checksum(content))
 
@@ -417,11 +380,9 @@ def execute(
         SettingsChangedError: If strategy or trainer are not what was planned.
     """
     strategy, trainer = check_choices(settings)
-    resolved = settings.copy_with(
-        strategy=settings.strategy.with_identity(strategy),
-        trainer=settings.trainer.with_identity(trainer),
-    )
-    if changed := identity_changes(settings.made, resolved.made):
+    made = {"strategy": identity(strategy), "trainer": identity(trainer)}
+    resolved = settings.with_identities(made)
+    if changed := settings.changes(resolved):
         raise SettingsChangedError(
             f"The plan has other code or options: {'; '.join(changed)}. Plan it again."
         )
@@ -445,18 +406,13 @@ def execute(
             written = {pool.ids[index]: label for index, label in pairs}
             folder.write_start(written)
         given, known = answers_of(written, positions), hidden(pool, settings.budget)
-        is_withheld = settings.zero_shot and not lines
-        if not is_withheld:
-            known = known.with_answers(given)
         history = [line.to_round(positions) for line in lines]
-        for finished in history:
-            known = known.with_answers(finished.answers)
-            yield finished
+        yield from history
         if has_ended(lines):
             return
         watch = Stopwatch()
         for finished in rounds(
-            known,
+            known if settings.zero_shot else known.with_answers(given),
             trainer=trainer,
             strategy=strategy,
             oracle=TableOracle(pool.labels),
@@ -465,7 +421,7 @@ def execute(
             seed=seeds,
             test=pool.test,
             history=history,
-            withheld=given if is_withheld else None,
+            withheld=given if settings.zero_shot else None,
             workspace=path,
             timer=watch.running,
         ):
@@ -619,7 +575,6 @@ class TrainingLog:
         """
         self.file, self.curves = file, curves
         self._tasks: dict[int, str] = {}
-        self._handles = itertools.count()
         self._writer: Any = None
         self._part: str | None = None
         if curves is not None:
@@ -628,7 +583,7 @@ class TrainingLog:
     def start(self, task: str, total: int, done: int) -> int:
         """Remember the name of a task."""
         del total, done
-        handle = next(self._handles)
+        handle = 1 + max(self._tasks, default=0)
         self._tasks[handle] = task
         return handle
 

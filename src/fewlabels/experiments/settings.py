@@ -5,10 +5,10 @@ Settings files are YAML and may be untrusted, so they are read within bounds.
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -20,15 +20,15 @@ from pydantic import (
 )
 
 from fewlabels import data, training
-from fewlabels.errors import UnknownNameError, UsageError, check_range
+from fewlabels.errors import (
+    BudgetError,
+    UnknownNameError,
+    UsageError,
+    check_range,
+    whole_number,
+)
 from fewlabels.files import read_regular
-from fewlabels.names import DEFAULT_STRATEGY, AllowCode, Identity, check_code, identity
-
-if TYPE_CHECKING:
-    from fewlabels.experiments.acquisition import Seeds
-
-Identities = Mapping[str, Identity]
-"""Identities of ``"strategy"`` and ``"trainer"``."""
+from fewlabels.names import DEFAULT_STRATEGY, AllowCode, Identity, check_code
 
 _LIKE = "Give a YAML file with one 'name: value' per line."
 _MOST_THREADS = 1024
@@ -60,15 +60,6 @@ class Choice(FrozenModel):
     made: Identity | None = None
     """Identity of the resolved object when the work was planned: a default may change
     in a later version, and people edit their own code. None: not resolved yet."""
-
-    @property
-    def bare(self) -> "Choice":
-        """The choice without its identity."""
-        return self.copy_with(made=None)
-
-    def with_identity(self, thing: object) -> "Choice":
-        """Return the choice with the identity of the object that it resolves to."""
-        return self.copy_with(made=identity(thing))
 
     @property
     def label(self) -> str:
@@ -128,6 +119,37 @@ class DataOptions(FrozenModel):
     seed: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Seeds:
+    """Seeds of a run; usually all the same.
+
+    Runs that share ``start`` and ``first`` begin with one and the same model, as the
+    trials of the NPC paper do (Sec. 5.1). Runs that share ``start`` alone show what the
+    chance of training does to one set of labels.
+    """
+
+    start: int
+    """Decides the starting set."""
+    first: int
+    """Decides the first training, and those that choose among starting sets."""
+    train: int
+    """Decides the later trainings."""
+    query: int
+    """Decides what a strategy draws."""
+
+    @classmethod
+    def of(cls, seed: "int | Seeds") -> "Seeds":
+        """Return one seed for every purpose; seeds come back as they are."""
+        if isinstance(seed, cls):
+            return seed
+        number = whole_number("seed", seed)
+        return cls(start=number, first=number, train=number, query=number)
+
+    def training(self, step: int) -> int:
+        """Return the seed of the training of a round."""
+        return self.train if step else self.first
+
+
 class SeedOptions(FrozenModel):
     """Seeds of single purposes, where they differ; see :class:`Seeds`.
 
@@ -169,22 +191,49 @@ class RunSettings(FrozenModel):
     """Threads of one process; results depend on them."""
 
     @property
-    def all_seeds(self) -> "Seeds":
+    def all_seeds(self) -> Seeds:
         """The seed of each purpose."""
-        from fewlabels.experiments.acquisition import Seeds
-
         return replace(Seeds.of(self.seed), **self.seeds.model_dump(exclude_none=True))
 
     @property
     def bare(self) -> Self:
         """The settings without identities of strategy and trainer."""
-        return self.copy_with(strategy=self.strategy.bare, trainer=self.trainer.bare)
+        return self.with_identities({})
+
+    def with_identities(self, made: Mapping[str, Identity]) -> Self:
+        """Return the settings with these identities of strategy and trainer alone."""
+        return self.copy_with(
+            strategy=self.strategy.copy_with(made=made.get("strategy")),
+            trainer=self.trainer.copy_with(made=made.get("trainer")),
+        )
 
     @property
     def made(self) -> dict[str, Identity]:
         """Identities of strategy and trainer, where they are known."""
         chosen = {"strategy": self.strategy.made, "trainer": self.trainer.made}
         return {part: made for part, made in chosen.items() if made is not None}
+
+    @property
+    def code(self) -> list[Any]:
+        """All of strategy and trainer that may be import paths."""
+        return [self.strategy.code, self.trainer.code]
+
+    def changes(self, now: "RunSettings") -> list[str]:
+        """Return what is different in other settings, a few words each.
+
+        If all settings are equal, identities are compared where both have them.
+        """
+        before, after = (s.bare.model_dump(mode="json") for s in (self, now))
+        return [
+            f"{name} was {before[name]!r} and is now {after[name]!r}"
+            for name in before
+            if before[name] != after[name]
+        ] or [
+            f"{part}: {change}"
+            for part, made in self.made.items()
+            if part in now.made
+            for change in made.changes(now.made[part])
+        ]
 
     @classmethod
     def merged(
@@ -194,8 +243,8 @@ class RunSettings(FrozenModel):
         *,
         encoder: str | None = None,
         allow_code: AllowCode = False,
-    ) -> Self:
-        """Return the settings of a YAML file, overruled by what was given directly.
+    ) -> "RunSettings":
+        """Return the settled settings of a YAML file, overruled by what was given.
 
         What was given as None counts as left out. An encoder is that of the trainer; if
         none is named, of the default one over features. A :class:`UsageError` names a
@@ -209,17 +258,15 @@ class RunSettings(FrozenModel):
             left = [merged[key] for key in named if key in merged and key not in own]
             check_code(file, left, allow_code)
         merged |= own
-        settings = _checked(cls, merged, "setting")
+        settings = validated(cls, merged, kind="setting")
         if encoder is not None:
             from fewlabels.models.encoders import rows_file
 
             if "trainer" not in merged and not rows_file(encoder):
-                twin = training.variant(settings.trainer.name, inputs="frozen-")
-                name = twin or settings.trainer.name
-                settings = settings.copy_with(trainer=Choice(name=name))
+                frozen = Choice(name=f"frozen-{settings.trainer.name}")
+                settings = settings.copy_with(trainer=frozen)
             settings = settings.over(encoder)
-        check_data(settings.data)
-        return settings
+        return settled(settings)
 
     def over(self, encoder: str) -> Self:
         """Return the settings with features of another encoder, or rows of a file."""
@@ -241,14 +288,12 @@ def settled(settings: RunSettings) -> RunSettings:
     A relative path would stand for something else in another working folder. What
     cannot be right raises :class:`UsageError`.
     """
-    from fewlabels.experiments.acquisition import check_numbers
-
     s = settings
     check_numbers(start=s.start, query=s.query, budget=s.budget)
     check_range("threads", s.threads, at_least=1, at_most=_MOST_THREADS)
     check_range("initial_models", s.initial_models, at_least=1)
-    check_data(s.data)
     name, options = s.data.name, s.data.options
+    validated(DataOptions, options, kind=f"option of '{name}'")
     if not name:
         raise UsageError("The data have an empty name; name a data set or a path.")
     if name not in data.names() and os.path.exists(name):  # noqa: PTH110 - never raises
@@ -258,23 +303,29 @@ def settled(settings: RunSettings) -> RunSettings:
     return s.copy_with(data=s.data.copy_with(name=name, options=options))
 
 
-def identity_changes(before: Identities, now: Identities) -> list[str]:
-    """Return a phrase for each change of a part whose identity is known both times."""
-    return [
-        f"{part}: {change}"
-        for part in before
-        if part in now
-        for change in before[part].changes(now[part])
-    ]
+def check_numbers(*, start: int, query: int | Sequence[int], budget: int) -> None:
+    """Raise unless start, query size and budget fit each other, in whatever pool.
+
+    A wrong number raises :class:`fewlabels.errors.BudgetError`.
+    """
+    sizes, left = [query] if isinstance(query, int) else list(query), budget - start
+    is_possible = start >= 0 and budget >= 1 and min(sizes, default=0) >= 1
+    if not is_possible or left < 0 or 0 < left < sizes[0]:
+        raise BudgetError(
+            f"start is {start}, query {query} and budget {budget}; start with 0 or "
+            "more, ask for 1 or more, and give start + query or more as budget."
+        )
 
 
-def check_data(choice: Choice) -> None:
-    """Raise unless data can have the options that they were given."""
-    _checked(DataOptions, choice.options, f"option of '{choice.name}'")
+def validated(model: type[_Model], content: Any, *, kind: str = "") -> _Model:
+    """Return the content as a model; a :class:`UsageError` says what is wrong.
 
-
-def validated(model: type[_Model], content: Any) -> _Model:
-    """Return the content as a model; a :class:`UsageError` says what is wrong."""
+    If it says what ``kind`` of thing a field is, known ones are named beside an unknown
+    one.
+    """
+    for name in content if kind else ():
+        if name not in model.model_fields:
+            raise UnknownNameError(kind, str(name), model.model_fields)
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -342,10 +393,3 @@ def read_value(text: str) -> Any:
         elif isinstance(value, list | tuple | set):
             waiting += [(inner, depth + 1) for inner in value]
     return content
-
-
-def _checked(model: type[_Model], given: Mapping[str, Any], kind: str) -> _Model:
-    for name in given:
-        if name not in model.model_fields:
-            raise UnknownNameError(kind, str(name), model.model_fields)
-    return validated(model, given)

@@ -122,7 +122,7 @@ def bench_page(results: Results, *, others: Sequence[str] = ()) -> Page:
     if experiment.scale == "cpu" and "scale" not in title.lower():
         title = f"{title} ({OTHER_SCALE[0].lower()}{OTHER_SCALE[1:]})"
     settings = [
-        condition.bare.settings.model_dump(mode="json", exclude={"strategy", "seed"})
+        condition.settings.bare.model_dump(mode="json", exclude={"strategy", "seed"})
         for condition in experiment.conditions
     ]
     shared = {

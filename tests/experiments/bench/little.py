@@ -11,7 +11,7 @@ from fewlabels.experiments.bench.experiment import (
     Condition,
     Experiment,
     Footprint,
-    resolved,
+    checked,
 )
 from fewlabels.experiments.bench.folder import BenchFolder
 from fewlabels.experiments.bench.runner import run, work
@@ -36,7 +36,7 @@ def experiment(**changes):
         "seeds": (0, 1),
         "footprint": Footprint(seconds_per_step=0.01, megabytes=0.1),
     }
-    return resolved(Experiment(**base | changes))
+    return checked(Experiment(**base | changes))
 
 
 @dataclass(frozen=True)

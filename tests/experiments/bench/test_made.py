@@ -8,7 +8,7 @@ from tests.experiments.bench import little
 from tests.experiments.bench.little import done
 
 from fewlabels.experiments.bench import outdated, plan, read_results, run
-from fewlabels.experiments.bench.experiment import resolved
+from fewlabels.experiments.bench.experiment import checked
 from fewlabels.experiments.settings import Choice
 from fewlabels.report import write_bench_report
 from fewlabels.strategies import Margin, uncertainty
@@ -51,11 +51,11 @@ def with_trainer(name, **changes):
 def test_an_edited_trainer_gets_runs_of_its_own(tmp_path, own):
     file = own("my_trainer", "Resuming")
     bare = with_trainer("my_trainer:Mine", seeds=(0,))
-    before = resolved(bare)
+    before = checked(bare)
     folder, first, _ = done(tmp_path / "b", before)
     assert outdated(before, folder) == ()
     edited(file)
-    now = resolved(bare)
+    now = checked(bare)
     assert not {one.address for one in plan(now).all} & {
         one.address for one in plan(before).all
     }
@@ -73,9 +73,9 @@ def test_an_edited_strategy_gets_runs_of_its_own(tmp_path, own):
     file = own("my_strategy", "FirstOnes")
     mine = Choice(name="my_strategy:Mine")
     bare = little.experiment(seeds=(0,)).model_copy(update={"strategies": (mine,)})
-    folder, *_ = done(tmp_path / "b", resolved(bare))
+    folder, *_ = done(tmp_path / "b", checked(bare))
     edited(file)
-    now = folder.ask_for(resolved(bare))
+    now = folder.ask_for(checked(bare))
     assert len(now.strategies) == 1
     assert [one.address for one in folder.missing(plan(now).all)] == [
         plan(now).cells[0].address
@@ -97,7 +97,7 @@ def test_a_default_that_changes_gets_runs_of_its_own(tmp_path, monkeypatch):
 
 def test_other_code_on_the_machine_of_a_worker_is_refused(tmp_path, own):
     file = own("my_trainer", "Resuming")
-    experiment = resolved(with_trainer("my_trainer:Mine", seeds=(0,)))
+    experiment = checked(with_trainer("my_trainer:Mine", seeds=(0,)))
     folder = little.opened(tmp_path / "b")
     edited(file)
     first, *_ = run(experiment, folder, little.Here())

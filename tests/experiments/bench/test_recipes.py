@@ -274,9 +274,7 @@ def test_the_chance_of_training_is_measured(name):
     assert len({cell.settings.all_seeds.start for cell in noise}) == 1
 
 
-@pytest.mark.parametrize(
-    "name", sorted({*CPU} - {"cifar100_iou", "repeated_mnist"})
-)
+@pytest.mark.parametrize("name", sorted({*CPU} - {"cifar100_iou", "repeated_mnist"}))
 def test_the_rivals_are_always_there(name):
     assert ALWAYS | {"npc"} <= set(strategy_names(name))
 

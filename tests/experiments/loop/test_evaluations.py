@@ -125,7 +125,7 @@ TEST = POOL.test
 
 
 def opened(folder, mark="a"):
-    return Evaluations.open(TEST, folder, mark)
+    return Evaluations(TEST, folder, mark)
 
 
 def test_evaluations_go_on_where_they_were(tmp_path):

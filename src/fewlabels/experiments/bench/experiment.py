@@ -26,12 +26,11 @@ from fewlabels.experiments.settings import (
     FrozenModel,
     RunSettings,
     SeedOptions,
-    identity_changes,
     read_mapping,
     settled,
     validated,
 )
-from fewlabels.names import AllowCode, check_code
+from fewlabels.names import AllowCode, check_code, identity
 
 Scale = Literal["paper", "cpu"]
 """``"paper"``: the settings of the paper, for GPUs; ``"cpu"``: for two cores."""
@@ -72,11 +71,6 @@ class Condition(FrozenModel):
     own_pools: bool = False
     """Whether each seed draws a pool of its own from the data, as their ``counts`` say;
     else it draws the starting labels and all random numbers alone."""
-
-    @property
-    def bare(self) -> "Condition":
-        """The condition without the identity of its trainer."""
-        return self.copy_with(settings=self.settings.bare)
 
     def over(self, encoder: str) -> "Condition":
         """Return the condition with features of another encoder."""
@@ -119,10 +113,10 @@ class Experiment(FrozenModel):
         They do if the conditions are the same, and trainers have the same identity
         where that was written down.
         """
-        old, new = before.conditions, self.conditions
-        return [c.bare for c in old] == [c.bare for c in new] and not any(
-            identity_changes(then.settings.made, now.settings.made)
-            for then, now in zip(old, new, strict=True)
+        return len(before.conditions) == len(self.conditions) and all(
+            then.copy_with(settings=now.settings) == now
+            and not then.settings.changes(now.settings)
+            for then, now in zip(before.conditions, self.conditions, strict=True)
         )
 
     @field_validator("name")
@@ -166,11 +160,6 @@ class Cell:
         decisive = [_VERSION, self.settings.model_dump(mode="json")]
         text = json.dumps(decisive, sort_keys=True)
         return sha256(text.encode()).hexdigest()[:_ADDRESS_LENGTH]
-
-    @property
-    def bare(self) -> "Cell":
-        """The same run without identities of strategy and trainer."""
-        return Cell(self.settings.bare)
 
     @property
     def is_asking(self) -> bool:
@@ -282,26 +271,6 @@ def steps_of(settings: RunSettings) -> int | None:
     return trainer.num_steps
 
 
-def resolved(experiment: Experiment) -> Experiment:
-    """Return an experiment with the identities of its strategies and trainers.
-
-    Results are then kept apart if a default changes in a later version, or if somebody
-    edits a strategy or trainer. Identities that are known already stay.
-    """
-
-    def known(choice: Choice, resolve: Callable[..., object]) -> Choice:
-        thing = resolve(choice.name, choice.options)
-        return choice if choice.made else choice.with_identity(thing)
-
-    conditions = []
-    for condition in experiment.conditions:
-        trainer = known(condition.settings.trainer, training.resolve)
-        settings = condition.settings.copy_with(trainer=trainer)
-        conditions.append(condition.copy_with(settings=settings))
-    compared = [known(choice, strategies.resolve) for choice in experiment.strategies]
-    return experiment.copy_with(conditions=(*conditions,), strategies=(*compared,))
-
-
 def read_experiment(file: Path, *, allow_code: AllowCode = False) -> Experiment:
     """Return the experiment that a YAML file describes.
 
@@ -317,9 +286,8 @@ def read_experiment(file: Path, *, allow_code: AllowCode = False) -> Experiment:
     content = read_mapping(file, kind="experiment", like=_LIKE)
     try:
         experiment = validated(Experiment, content)
-        settings = [condition.settings for condition in experiment.conditions]
-        choices = [choice for s in settings for choice in (s.strategy, s.trainer)]
-        code = [choice.code for choice in (*choices, *experiment.strategies)]
+        code = [condition.settings.code for condition in experiment.conditions]
+        code += [strategy.code for strategy in experiment.strategies]
         check_code(file, code, allow_code)
         return checked(experiment)
     except UsageError as error:
@@ -333,15 +301,23 @@ def checked(experiment: Experiment) -> Experiment:
         experiment: One that may have been changed.
 
     Returns:
-        The same, with the identities of its strategies and trainers. A
-        :class:`UsageError` says what does not fit.
+        The same, with the identities of its strategies and trainers: results are kept
+        apart if a default changes in a later version, or if somebody edits a strategy
+        or trainer. Identities that are known already stay. A :class:`UsageError` says
+        what does not fit.
     """
-    experiment = validated(Experiment, experiment.model_dump())
-    conditions = tuple(
-        condition.copy_with(settings=settled(condition.settings))
-        for condition in experiment.conditions
-    )
-    for name in {condition.settings.data.name for condition in conditions}:
+
+    def known(choice: Choice, resolve: Callable[..., object]) -> Choice:
+        made = identity(resolve(choice.name, choice.options))
+        return choice if choice.made else choice.copy_with(made=made)
+
+    experiment, conditions = validated(Experiment, experiment.model_dump()), []
+    for condition in experiment.conditions:
+        settings, name = settled(condition.settings), condition.settings.data.name
         if name not in data.names() and not os.path.exists(name):  # noqa: PTH110
             raise UnknownNameError("data set, file or folder", name, data.names())
-    return resolved(experiment.copy_with(conditions=conditions))
+        trainer = known(settings.trainer, training.resolve)
+        settings = settings.copy_with(trainer=trainer)
+        conditions.append(condition.copy_with(settings=settings))
+    compared = [known(choice, strategies.resolve) for choice in experiment.strategies]
+    return experiment.copy_with(conditions=(*conditions,), strategies=(*compared,))

@@ -28,7 +28,6 @@ from fewlabels.errors import (
     RunError,
     RunInUseError,
     StorageError,
-    UsageError,
     count,
 )
 from fewlabels.experiments.acquisition import readable
@@ -40,11 +39,10 @@ from fewlabels.experiments.bench.experiment import (
     noise_cells,
     plan,
 )
-from fewlabels.experiments.runs import RoundLine, RunFolder, has_ended
-from fewlabels.experiments.settings import Choice, FrozenModel, faults
+from fewlabels.experiments.runs import RoundLine, RunFolder, has_ended, read_json
+from fewlabels.experiments.settings import Choice, FrozenModel, validated
 
 _LOCK = ".fewlabels-lock"
-_MOST_BYTES = 2**26
 _TIMEOUT = 30.0  # seconds
 _DESCRIPTION = {"kind": "fewlabels bench", "schema_version": 1}
 
@@ -102,9 +100,7 @@ class BenchFolder:
         """Raise unless the folder is one of a benchmark, of this version."""
         content = None
         with suppress(OSError, ValueError):
-            content = files.parse_json(
-                files.read_regular(self.description_file, _MOST_BYTES)
-            )
+            content = read_json(self.description_file)
         if content != _DESCRIPTION:
             raise ForeignFolderError(
                 f"'{self.path}' does not contain a benchmark of this version: its "
@@ -222,11 +218,7 @@ class BenchFolder:
 
 def _experiment(file: Path) -> Experiment:
     with readable(file, "Remove it and run the experiment again"):
-        content = files.read_regular(file, _MOST_BYTES)
-        try:
-            return Experiment.model_validate_json(files.verify_checksum(content))
-        except ValidationError as error:
-            raise UsageError(faults(error)) from error
+        return validated(Experiment, read_json(file))
 
 
 def outdated(experiment: Experiment, folder: BenchFolder) -> tuple[str, ...]:
@@ -236,14 +228,15 @@ def outdated(experiment: Experiment, folder: BenchFolder) -> tuple[str, ...]:
     trainers. Runs from before have another address: they are kept and never mixed with
     others.
     """
-    wanted = {cell.bare.address: cell for cell in plan(experiment).all}
+    wanted = {Cell(c.settings.bare).address: c for c in plan(experiment).all}
     changes: Counter[str] = Counter()
     for file in sorted((folder.path / "cells").glob("*/run.json")):
         own = RunFolder(file.parent)
         with suppress(RunError):  # reported when the run is done
-            cell = wanted.get(Cell(own.settings()).address)
+            settings = own.settings()
+            cell = wanted.get(Cell(settings.bare).address)
             if cell is not None and folder.run_folder(cell).path != own.path:
-                for change in own.changes(cell.settings):
+                for change in settings.changes(cell.settings):
                     part, _, reason = change.partition(": ")
                     name = getattr(cell.settings, part).name
                     changes[f"{part} '{name}': {reason}"] += 1

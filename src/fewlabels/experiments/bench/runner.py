@@ -23,7 +23,7 @@ from fewlabels.experiments.acquisition import hidden, starting_answers
 from fewlabels.experiments.bench.experiment import Cell, Experiment, plan, steps_of
 from fewlabels.experiments.bench.folder import BenchFolder, Failure
 from fewlabels.experiments.runs import RunFolder, are_same_data, environment, execute
-from fewlabels.experiments.settings import Choice, RunSettings, identity_changes
+from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.jobs import Executor, startable
 from fewlabels.names import AllowCode, check_code
 from fewlabels.pool import Pool
@@ -138,8 +138,7 @@ def work(
         written down in the folder, unless another process is at work on the run.
     """
     cell = Cell(RunSettings.model_validate_json(settings))
-    chosen = [cell.settings.strategy.code, cell.settings.trainer.code]
-    check_code("job", chosen, allow_code)
+    check_code("job", cell.settings.code, allow_code)
     folder = BenchFolder(Path(root))
     folder.clear_failure(cell)
     try:
@@ -234,9 +233,8 @@ def verify(
         raise UsageError(msg)
     draw = torch.randint(len(finished), (1,), generator=stream(seed, "verify"))
     cell = finished[int(draw)]
-    anew = cell.bare  # with the strategy and trainer of now
-    s = anew.settings
-    check_code(folder.path, [s.strategy.code, s.trainer.code], allow_code)
+    anew = Cell(cell.settings.bare)  # with the strategy and trainer of now
+    check_code(folder.path, anew.settings.code, allow_code)
     with tempfile.TemporaryDirectory(prefix="fewlabels-verify-") as place:
         again = BenchFolder(Path(place))
         do(anew, again)
@@ -265,7 +263,7 @@ def _changes(then: RunFolder, again: RunFolder) -> Iterator[str]:
     for name in environment():
         if before.get(name) != now[name]:
             yield f"{name} was {before.get(name)} and is now {now[name]}."
-    for change in identity_changes(then.identities(), again.identities()):
+    for change in then.settings().changes(again.settings()):
         yield f"{change[0].upper()}{change[1:]}."
     if not are_same_data(before["data"], now["data"]):
         yield "The data are not those that the run was done on."
