@@ -179,8 +179,8 @@ def run(arguments: argparse.Namespace) -> None:
         place, cell = missing[ended.cell.address]
         told = ended.error or ""
         if not told:
-            line = folder.lines(cell)[-1]
-            seconds = folder.timings(cell)[-1].get("train_seconds")
+            result = folder.result(cell)
+            line, seconds = result.lines[-1], result.timings[-1].get("train_seconds")
             own = {"accuracy": line.accuracy, "seconds": seconds}
             files.append_entry(arguments.record, {**place._asdict(), **own})
             told = f"{line.accuracy:.4f}"

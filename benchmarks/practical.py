@@ -212,8 +212,9 @@ def run(arguments: argparse.Namespace) -> None:
     for number, ended in enumerate(run_cells(cells, folder, engine), 1):
         cell, words = ended.cell, ended.error or ""
         if not words:
-            lines = folder.lines(cell)
-            seconds = [one.get("query_seconds") or 0.0 for one in folder.timings(cell)]
+            kept = folder.result(cell)
+            lines = kept.lines
+            seconds = [one.get("query_seconds") or 0.0 for one in kept.timings]
             result = {
                 "labels": [line.num_labeled for line in lines],
                 "accuracy": [line.accuracy for line in lines],

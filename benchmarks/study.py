@@ -223,14 +223,15 @@ def place_of(source: Source, head: str, cell: Cell) -> dict[str, Any]:
 
 def line_of(cell: Cell, folder: BenchFolder) -> Mapping[str, Any]:
     """Return what is kept of a run, beside its place."""
-    lines = folder.lines(cell)
+    result = folder.result(cell)
+    lines = result.lines
     return {
         "labels": [line.num_labeled for line in lines],
         "accuracy": [line.accuracy for line in lines],
         "classes": [sum(count > 0 for count in line.class_counts) for line in lines],
         "items": [line.indices for line in lines if line.indices],
         "seconds": [
-            round(one.get("query_seconds") or 0.0, 3) for one in folder.timings(cell)
+            round(one.get("query_seconds") or 0.0, 3) for one in result.timings
         ],
     }
 

@@ -2,13 +2,13 @@
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 import torch
 from tests.experiments.runs.toy import digits, whole_run
 
 from fewlabels.experiments.diagnosis import Conditioning, diagnose
+from fewlabels.experiments.runs import RunFolder
 from fewlabels.experiments.settings import Choice
 from fewlabels.files import add_checksum
 from fewlabels.gram import spectrum
@@ -65,7 +65,7 @@ def test_without_networks_there_is_no_section(npc, tmp_path):
 
 
 def test_a_trainer_that_is_gone_costs_the_section_only(runs, pool, tmp_path):
-    folder = replace(runs[0], path=tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
     folder.path.mkdir()
     for file in (runs[0].settings_file, runs[0].start_file, runs[0].rounds_file):
         (folder.path / file.name).write_bytes(file.read_bytes())

@@ -270,7 +270,10 @@ def _warnings(context: Context) -> Iterator[str]:
     for case in context.conditions:
         own_pools = case.results.condition.own_pools
         hashes = {
-            (cell.seed if own_pools else 0, run.get("data", {}).get("hash"))
+            (
+                cell.cell.settings.seed if own_pools else 0,
+                run.get("data", {}).get("hash"),
+            )
             for cell in case.results.cells
             if (run := cell.description)
         }

@@ -143,7 +143,7 @@ def copies_in(runs: Sequence[CellResult]) -> list[tuple[int, int, float]]:
                 num_picks += len(picks)
                 labeled = names
         if num_picks:
-            shares.append((run.seed, num_picks, copies / num_picks))
+            shares.append((run.cell.settings.seed, num_picks, copies / num_picks))
     return shares
 
 

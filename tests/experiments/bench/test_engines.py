@@ -21,7 +21,7 @@ def test_runs_are_done_as_in_one_process_whatever_becomes_of_others(
     ended = list(run_cells(cells, folder, LocalExecutor(2)))
     found = {one.cell.address: one.error for one in ended}
     assert found.pop(fails.address) == "RuntimeError: out of ideas"
-    assert folder.failure(fails).error == "RuntimeError: out of ideas"
+    assert folder.result(fails).failure.error == "RuntimeError: out of ideas"
     assert found == dict.fromkeys(cell.address for cell in good)
     assert folder.missing(cells) == (fails,)
     assert marker.exists()  # a worker was killed in its run, and no byte is another
@@ -42,4 +42,4 @@ def test_a_run_that_kills_its_workers_is_written_down(
     found = {one.cell.address: one.error for one in ended}
     assert found[other.address] is None
     assert "lost 2 times (signal 9 (Killed)" in found[dies.address]
-    assert folder.failure(dies).error == found[dies.address]
+    assert folder.result(dies).failure.error == found[dies.address]

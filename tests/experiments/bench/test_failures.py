@@ -22,11 +22,11 @@ def test_a_failing_run_is_recorded_and_does_not_stop_the_others(tmp_path):
         None, "RuntimeError: nothing left to say", None,
     ]  # fmt: skip
     broken, fine = plan(experiment).cells
-    failure = folder.failure(broken)
+    failure = folder.result(broken).failure
     assert "in select" in failure.traceback
     assert len(folder.run_folder(broken).lines()) == 1  # what it did before is kept
     assert folder.is_finished(fine)
-    assert folder.failure(fine) is None
+    assert folder.result(fine).failure is None
     results = read_results(folder, experiment)
     assert results.failures == (failure,)
     assert results.num_finished == 1
@@ -72,7 +72,7 @@ def test_a_run_that_another_command_is_at_work_on_has_not_failed(tmp_path):
     with folder.run_folder(cell).owned():
         ended = list(run(experiment, folder, little.Here()))
     assert "Another process is using" in ended[-1].error
-    assert folder.failure(cell) is None
+    assert folder.result(cell).failure is None
 
 
 def test_what_is_finished_has_not_failed_whatever_was_written_down(tmp_path):
@@ -80,9 +80,9 @@ def test_what_is_finished_has_not_failed_whatever_was_written_down(tmp_path):
     cell = plan(little.experiment()).cells[0]
     failure = Failure(label=cell.label, error="by another command")
     folder.write_failure(cell, failure)
-    assert folder.failure(cell) == failure
+    assert folder.result(cell).failure == failure
     do(cell, folder)
-    assert folder.failure(cell) is None
+    assert folder.result(cell).failure is None
 
 
 def test_a_full_disk_is_told_although_it_cannot_be_written_down(tmp_path, monkeypatch):

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from fewlabels import files
 from fewlabels.errors import (
@@ -40,7 +39,7 @@ from fewlabels.experiments.bench.experiment import (
     plan,
 )
 from fewlabels.experiments.runs import RoundLine, RunFolder, has_ended, read_json
-from fewlabels.experiments.settings import Choice, FrozenModel, validated
+from fewlabels.experiments.settings import FrozenModel, validated
 
 _LOCK = ".fewlabels-lock"
 _TIMEOUT = 30.0  # seconds
@@ -56,6 +55,47 @@ class Failure(FrozenModel):
     """What went wrong, in a sentence."""
     traceback: str = ""
     """Where; empty where the sentence says all, or the process was killed."""
+
+
+@dataclass(frozen=True, eq=False)
+class CellResult:
+    """The result of one run, as far as it is."""
+
+    cell: Cell
+    description: dict[str, Any] = field(default_factory=dict)
+    """Content of ``run.json``; empty if the run has not begun."""
+    start: tuple[str, ...] = ()
+    """Ids that the run began with."""
+    lines: tuple[RoundLine, ...] = ()
+    """Its finished rounds."""
+    timings: tuple[dict[str, Any], ...] = ()
+    """What was measured of each besides its result; nothing where that is damaged."""
+    notes: tuple[str, ...] = ()
+    """Warnings of the run; none where they are damaged."""
+    failure: Failure | None = None
+    """Why it failed the last time, or cannot be read."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run is finished."""
+        return has_ended(self.lines)
+
+    @property
+    def accuracies(self) -> dict[int, float]:
+        """Accuracy by number of labels, of the rounds that were measured."""
+        return {
+            line.num_labeled: line.accuracy
+            for line in self.lines
+            if line.accuracy is not None
+        }
+
+    def acquired(self, num_labels: int) -> tuple[str, ...]:
+        """Return ids that were asked for until there were so many labels.
+
+        The starting set is not among them.
+        """
+        lines = [line for line in self.lines if line.num_labeled < num_labels]
+        return tuple(name for line in lines for name in line.ids)
 
 
 @dataclass(frozen=True)
@@ -145,35 +185,34 @@ class BenchFolder:
             files.replace_text(self._experiment_file(asked.name), text)
         return asked
 
-    def is_finished(self, cell: Cell) -> bool:
-        """Return whether a run is finished."""
-        return has_ended(self.lines(cell))
+    def result(self, cell: Cell) -> CellResult:
+        """Return the result of a run, as far as it is.
 
-    def lines(self, cell: Cell) -> list[RoundLine]:
-        """Return the finished rounds of a run; none where its files are damaged.
-
-        Doing the run, or reading its results, reports what is wrong with them.
+        A run whose files are damaged has failed. Two commands may do the same runs: one
+        that is finished has not failed, whatever the other one wrote down.
         """
-        own = self.run_folder(cell)
-        with suppress(RunError):
-            if own.rounds_file.exists():
-                own.description()
-                own.start()
-                return own.lines()
-        return []
-
-    def timings(self, cell: Cell) -> list[dict[str, Any]]:
-        """Return what was measured of rounds; nothing where that is damaged."""
-        with suppress(RunError):
-            return self.run_folder(cell).timings()
-        return []
-
-    def notes(self, cell: Cell) -> tuple[str, ...]:
-        """Return what was noted while a run went on; nothing where that is damaged."""
+        own, file, result = self.run_folder(cell), self._failure(cell), CellResult(cell)
         with suppress(OSError, ValueError, KeyError, TypeError):
-            lines = files.read_entries(self.notes_file(cell))
-            return tuple(str(line["note"]) for line in lines)
-        return ()
+            entries = files.read_entries(self.notes_file(cell))
+            result = replace(result, notes=tuple(str(e["note"]) for e in entries))
+        with suppress(RunError):
+            result = replace(result, timings=tuple(own.timings()))
+        try:
+            if own.settings_file.exists() or own.rounds_file.exists():
+                result = replace(
+                    result,
+                    description=own.description(),
+                    start=tuple(own.start() or ()),
+                    lines=tuple(own.lines()),
+                )
+        except RunError as error:
+            return replace(result, failure=self.damage(cell, error))
+        if result.is_finished or not file.exists():
+            return result
+        failure = Failure(label=cell.label, error=f"'{file}' could not be read.")
+        with suppress(OSError, ValueError):
+            failure = Failure.model_validate_json(file.read_text("utf-8"))
+        return replace(result, failure=failure)
 
     def damage(self, cell: Cell, error: RunError) -> Failure:
         """Return the failure of a run whose files cannot be used."""
@@ -181,38 +220,29 @@ class BenchFolder:
         text = f"{error} Or remove '{place}': this run alone is then done again."
         return Failure(label=cell.label, error=text)
 
+    def is_finished(self, cell: Cell) -> bool:
+        """Return whether a run is finished, and its files are not damaged."""
+        return self.result(cell).is_finished
+
     def missing(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
         """Return the runs that are still to do."""
         return tuple(cell for cell in cells if not self.is_finished(cell))
 
-    def failure(self, cell: Cell) -> Failure | None:
-        """Return why a run failed the last time; None if it did not.
-
-        Two commands may do the same runs: one that is finished has not failed, whatever
-        the other one wrote down.
-        """
-        file = self._failure_file(cell)
-        if not file.exists() or self.is_finished(cell):
-            return None
-        with suppress(ValidationError, OSError, ValueError):
-            return Failure.model_validate_json(file.read_text("utf-8"))
-        return Failure(label=cell.label, error=f"'{file}' could not be read.")
-
     def write_failure(self, cell: Cell, failure: Failure) -> None:
         """Write down why a run failed, unless the disk is full too."""
-        file = self._failure_file(cell)
+        file = self._failure(cell)
         with suppress(StorageError):
             files.make_folder(file.parent)
             files.replace_text(file, failure.model_dump_json(indent=2) + "\n")
 
     def clear_failure(self, cell: Cell) -> None:
         """Forget why a run failed, before it is tried again."""
-        self._failure_file(cell).unlink(missing_ok=True)
+        self._failure(cell).unlink(missing_ok=True)
 
     def _experiment_file(self, name: str) -> Path:
         return self.path / "experiments" / f"{name}.json"
 
-    def _failure_file(self, cell: Cell) -> Path:
+    def _failure(self, cell: Cell) -> Path:
         return self.path / "failures" / f"{cell.address}.json"
 
 
@@ -251,49 +281,6 @@ def outdated(experiment: Experiment, folder: BenchFolder) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class CellResult:
-    """The result of one run, as far as it is."""
-
-    strategy: str
-    """Label of the strategy."""
-    seed: int
-    cell: Cell
-    notes: tuple[str, ...]
-    """Warnings of the run."""
-    failure: Failure | None
-    description: dict[str, Any] = field(default_factory=dict)
-    """Content of ``run.json``; empty if the run has not begun."""
-    start: tuple[str, ...] = ()
-    """Ids that the run began with."""
-    lines: tuple[RoundLine, ...] = ()
-    """Its finished rounds."""
-    timings: tuple[dict[str, Any], ...] = ()
-    """What was measured of each besides its result."""
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the run is finished."""
-        return has_ended(self.lines)
-
-    @property
-    def accuracies(self) -> dict[int, float]:
-        """Accuracy by number of labels, of the rounds that were measured."""
-        return {
-            line.num_labeled: line.accuracy
-            for line in self.lines
-            if line.accuracy is not None
-        }
-
-    def acquired(self, num_labels: int) -> tuple[str, ...]:
-        """Return ids that were asked for until there were so many labels.
-
-        The starting set is not among them.
-        """
-        lines = [line for line in self.lines if line.num_labeled < num_labels]
-        return tuple(name for line in lines for name in line.ids)
-
-
-@dataclass(frozen=True, eq=False)
 class ConditionResults:
     """The results of all strategies and seeds under one condition."""
 
@@ -309,7 +296,8 @@ class ConditionResults:
 
     @cached_property
     def _by_strategy(self) -> dict[tuple[str, int], CellResult]:
-        return {(cell.strategy, cell.seed): cell for cell in self.cells}
+        settings = [(result.cell.settings, result) for result in self.cells]
+        return {(s.strategy.label, s.seed): result for s, result in settings}
 
     def runs(self, strategy: str) -> tuple[CellResult, ...]:
         """Return the runs of one strategy, in the order of the seeds."""
@@ -376,34 +364,17 @@ def read_results(folder: BenchFolder, experiment: Experiment) -> Results:
     Returns:
         The results.
     """
-
-    def read(condition: Condition, strategy: Choice, seed: int) -> CellResult:
-        cell = cell_of(condition, strategy, seed)
-        own, notes = folder.run_folder(cell), folder.notes(cell)
-        failure = folder.failure(cell)
-        result = CellResult(strategy.label, seed, cell, notes, failure)
-        try:
-            return replace(
-                result,
-                description=own.description() if own.settings_file.exists() else {},
-                start=tuple(own.start() or ()),
-                lines=tuple(own.lines()),
-                timings=tuple(folder.timings(cell)),
-            )
-        except RunError as error:
-            return replace(result, failure=folder.damage(cell, error))
-
     conditions = []
     for condition in experiment.conditions:
         seeds, compared = experiment.seeds_of(condition), experiment.strategies
-        cells = tuple(read(condition, s, seed) for s in compared for seed in seeds)
+        cells = [cell_of(condition, who, seed) for who in compared for seed in seeds]
         labels = tuple(strategy.label for strategy in compared)
-        conditions.append(ConditionResults(condition, cells, labels, seeds))
+        found = tuple(map(folder.result, cells))
+        conditions.append(ConditionResults(condition, found, labels, seeds))
     noise = [
-        line.accuracy
-        for cell in noise_cells(experiment)
-        if folder.is_finished(cell)
-        for line in folder.lines(cell)[-1:]
-        if line.accuracy is not None
+        accuracy
+        for result in map(folder.result, noise_cells(experiment))
+        if result.is_finished
+        for accuracy in list(result.accuracies.values())[-1:]
     ]
     return Results(experiment, tuple(conditions), tuple(noise))

@@ -78,18 +78,15 @@ def run(
     Yields:
         Each run as it ends, finished or failed.
     """
-    todo = plan(experiment)
-    first = folder.missing(todo.beginnings)
-    num_left = len(folder.missing(todo.all))
-    total = len(todo.all)
-    with progress.track("Runs", total, done=total - num_left) as advance:
-        for ended in run_cells(first, folder, executor, tensorboard=tensorboard):
-            advance(1)
-            yield ended
-        later = folder.missing(cell for cell in todo.all if cell not in first)
-        for ended in run_cells(later, folder, executor, tensorboard=tensorboard):
-            advance(1)
-            yield ended
+    todo, tried = plan(experiment), list[Cell]()
+    done, total = len(todo.all) - len(folder.missing(todo.all)), len(todo.all)
+    with progress.track("Runs", total, done=done) as advance:
+        for group in (todo.beginnings, todo.all):
+            cells = folder.missing(cell for cell in group if cell not in tried)
+            tried += cells
+            for ended in run_cells(cells, folder, executor, tensorboard=tensorboard):
+                advance(1)
+                yield ended
 
 
 def run_cells(
@@ -202,7 +199,7 @@ def _noted(folder: BenchFolder, cell: Cell) -> Iterator[None]:
         with ignored, progress.redirect_warnings(texts.setdefault):
             yield
     finally:
-        known = folder.notes(cell)
+        known = folder.result(cell).notes
         if folder.run_folder(cell).settings_file.exists():
             for text in [text for text in texts if text not in known]:
                 files.append_entry(folder.notes_file(cell), {"note": text})
@@ -328,14 +325,14 @@ def estimate(
     planned, steps = plan(experiment), steps_of(experiment.conditions[0].settings)
     missing, source = folder.missing(planned.all), "measured now"
     left = sum(
-        cell.num_trainings - cell.num_trained(len(folder.lines(cell)))
+        cell.num_trainings - cell.num_trained(len(folder.result(cell).lines))
         for cell in missing
     )
     if seconds_per_step is None:
         taken = [  # by rounds after the first, which may not have been trained
             sum(v for k, v in entry.items() if k.endswith("_seconds"))
             for cell in planned.cells
-            for entry in folder.timings(cell)[1:]
+            for entry in folder.result(cell).timings[1:]
         ]
         seconds_per_step = experiment.footprint.seconds_per_step
         source = "expected on one core"

@@ -77,8 +77,9 @@ class Mlflow:
                 self._client.log_param(run, name, getattr(s, name).label)
             for name in ("start", "query", "budget", "seed"):
                 self._client.log_param(run, name, getattr(s, name))
-            timings = {timing.get("step"): timing for timing in folder.timings(cell)}
-            for line in folder.lines(cell):
+            result = folder.result(cell)
+            timings = {timing["step"]: timing for timing in result.timings}
+            for line in result.lines:
                 figures = {"accuracy": line.accuracy} | timings.get(line.step, {})
                 for name, value in figures.items():
                     is_figure = name.endswith(("accuracy", "_seconds", "_mb"))
