@@ -127,12 +127,12 @@ def retraining_noise(accuracies: ArrayLike, *, level: float = 0.95) -> Noise:
     freedom = len(array_K) - 1
     if freedom < 1:
         raise UsageError("There is 1 training; give the accuracies of at least two.")
-    squares = float(np.square(array_K - array_K.mean()).sum())
+    deviation = float(array_K.std(ddof=1))
     tails = stats.chi2.ppf([(1 + level) / 2, (1 - level) / 2], freedom)
-    low, high = np.sqrt(squares / tails).tolist()
+    low, high = (deviation * np.sqrt(freedom / tails)).tolist()
     return Noise(
         mean=float(array_K.mean()),
-        deviation=float(np.sqrt(squares / freedom)),
+        deviation=deviation,
         low=low,
         high=high,
         num_trainings=len(array_K),
@@ -214,9 +214,7 @@ def area_under_curve(num_labels: ArrayLike, accuracies: ArrayLike) -> Array:
     )
     if len(labels_T) == 1:
         return array_T[..., 0].copy()
-    steps = np.diff(labels_T) / (labels_T[-1] - labels_T[0])
-    middles = (array_T[..., 1:] + array_T[..., :-1]) / 2
-    return np.asarray((middles * steps).sum(axis=-1))
+    return np.asarray(np.trapezoid(array_T, labels_T) / (labels_T[-1] - labels_T[0]))
 
 
 def labels_saved(

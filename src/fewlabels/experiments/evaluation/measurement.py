@@ -18,10 +18,10 @@ second.
 Shapes: R rounds, n audited items, C classes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, comb, erfc, exp, floor, lgamma, log, log1p, sqrt
-from statistics import fmean, median
+from statistics import covariance, fmean, median, variance
 from typing import TYPE_CHECKING, Literal
 
 from fewlabels.errors import (
@@ -224,18 +224,13 @@ def lasting_interval(
     mixture = lgamma(right + 0.5) + lgamma(wrong + 0.5) - lgamma(right + wrong + 1)
     least = mixture - 2 * lgamma(0.5) + log(SPENT * (1 - level))
 
-    def end(outside: float) -> float:
-        inside = right / (right + wrong)
-        for _ in range(_HALVINGS):
-            middle = (inside + outside) / 2
-            likelihood = (right * log(middle) if right else 0.0) + (
-                wrong * log1p(-middle) if wrong else 0.0
-            )
-            is_inside = likelihood > least
-            inside, outside = (middle, outside) if is_inside else (inside, middle)
-        return outside
+    def is_inside(p: float) -> bool:
+        explained = right * log(p) if right else 0.0
+        return explained + (wrong * log1p(-p) if wrong else 0.0) > least
 
-    low, high = end(0.0) if right else 0.0, end(1.0) if wrong else 1.0
+    seen = exact.accuracy or 0.0
+    low = _halved(seen, 0.0, is_inside)[1] if right else 0.0
+    high = _halved(seen, 1.0, is_inside)[1] if wrong else 1.0
     return replace(exact, low=low, high=high, kind="lasting")
 
 
@@ -266,23 +261,16 @@ def sharpened_interval(
     if number < LEAST_SHARPENED:
         return exact
     seen, sure = fmean(right), fmean(known.checks)
-    pairs = [(r - seen, c - sure) for r, c in zip(right, known.checks, strict=True)]
-    freedom = number - 1
-    variance, spread, shared = (
-        sum(first * second for first, second in products) / freedom
-        for products in (
-            [(r, r) for r, _ in pairs],
-            [(c, c) for _, c in pairs],
-            pairs,
-        )
-    )
-    if not variance or not spread:
+    is_right = list(map(float, right))
+    variance_right, spread = variance(is_right), variance(known.checks)
+    if not variance_right or not spread:
         return exact
     ratio = number / known.num_images if known.num_images else 1.0
+    shared = covariance(is_right, known.checks)
     share = min(max(shared / spread / (1 + ratio), 0.0), 1.0)
-    left = sum((r - share * c) ** 2 for r, c in pairs) / (number - 2)
-    left += share**2 * spread * ratio
-    size = int(number / min(max(left / variance, 0.3), 1.0))
+    left = variance_right - 2 * share * shared + share**2 * spread
+    left = left * (number - 1) / (number - 2) + share**2 * spread * ratio
+    size = int(number / min(max(left / variance_right, 0.3), 1.0))
     middle = min(max(seen - share * (sure - known.mean), 0.0), 1.0) * size
     below = accuracy_interval(floor(middle), size, level)
     above = accuracy_interval(ceil(middle), size, level)
@@ -308,12 +296,21 @@ def chance_of(least: int, trials: int, tail: float) -> float:
     Returns:
         The chance, below the share of successes.
     """
-    low, high = 0.0, least / trials
+
+    def are_rare(chance: float) -> bool:
+        return _at_least(least, trials, chance) < tail
+
+    return fmean(_halved(0.0, least / trials, are_rare))
+
+
+def _halved(
+    inside: float, outside: float, is_inside: Callable[[float], bool]
+) -> tuple[float, float]:
+    """Return both sides of where a condition ends between two numbers, nearly equal."""
     for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        is_rare = _at_least(least, trials, middle) < tail
-        low, high = (middle, high) if is_rare else (low, middle)
-    return (low + high) / 2
+        middle = (inside + outside) / 2
+        inside, outside = (middle, outside) if is_inside(middle) else (inside, middle)
+    return inside, outside
 
 
 def _at_least(least: int, trials: int, chance: float) -> float:
@@ -408,7 +405,9 @@ def learning_curve(
     Returns:
         A point per round, in the order given.
     """
-    _check_rights(num_labeled, right)
+    check_count("right", len(right), len(num_labeled), "round")
+    for row in right:
+        check_count("A row of right", len(row), len(right[0]), "audited item")
     known = confidences or [None] * len(right)
     check_count("confidences", len(known), len(right), "round")
     return tuple(
@@ -595,12 +594,6 @@ def balance_note(
         f"Of {total:,} images drawn at random, {counts[worst]:,} are "
         f"'{classes[worst]}', but training assumes {100 * assumed[worst]:.1f} %."
     )
-
-
-def _check_rights(num_labeled: Sequence[int], right: Rights) -> None:
-    check_count("right", len(right), len(num_labeled), "round")
-    for row in right:
-        check_count("A row of right", len(row), len(right[0]), "audited item")
 
 
 def chi_squared_tail(value: float, freedom: int) -> float:
