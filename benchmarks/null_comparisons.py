@@ -142,7 +142,7 @@ def report(case: Case, learner: Learner, number: int) -> Context:
             picks = rest[np.argsort(-liking[rest])][: BUDGET - START]
             lines = tuple(rounds(learner, start, picks))
             cell = cell_of(condition, choice, seed)
-            cells.append(CellResult(choice.label, seed, cell, (), None, lines=lines))
+            cells.append(CellResult(cell, lines=lines))
     labels = tuple(choice.label for choice in asked.strategies)
     results = ConditionResults(condition, tuple(cells), labels, asked.seeds)
     return context_of(Results(asked, (results,), ()))
@@ -166,7 +166,7 @@ def rounds(
 def rejections(context: Context) -> dict[str, bool]:
     """Return which tests of one experiment call a difference significant."""
     (case,) = context.conditions
-    ends = {name: array[:, -1] for name, array in case.accuracies.items()}
+    ends = {name: array[:, -1] for name, array in case.paired.items()}
     plain = {t.name: t for t in paired_tests(ends, against="npc")}["badge"]
     (own,) = (
         comparison.test

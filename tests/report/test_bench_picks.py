@@ -90,8 +90,8 @@ def test_copies_are_counted_query_by_query(tmp_path):
               name=copies)  # fmt: skip
     bench.run("npc", 0, [0.5, 0.6, 0.7], picks=range(120, 144, 3), name=copies)
     (one,) = read_results(bench.folder, asked).conditions
-    assert copies_in(one.runs("random")) == [(0, 8, 5 / 8)]
-    assert copies_in(one.runs("npc")) == [(0, 8, 0)]
+    assert copies_in(one.runs("random")) == [(8, 5 / 8)]
+    assert copies_in(one.runs("npc")) == [(8, 0)]
     path = write_bench_report(bench.folder, "toys")
     words = text_of(path)
     assert "random 62.5 62.5 8 1" in words

@@ -341,7 +341,7 @@ def demo(
     failed = do_runs(experiment, folder, jobs.LocalExecutor(), terminal, every=16)
     page = _write_report(folder, experiment.name, terminal)
     context = context_of(bench.read_results(folder, experiment))
-    shown = {each.results.condition.name: each for each in context.conditions}
+    shown = {each.condition.name: each for each in context.conditions}
     results = {name: _results(each) for name, each in shown.items()}
     terminal.json({"results": results, "report": page})
     for name, each in shown.items():
@@ -358,7 +358,7 @@ def _results(condition: "ConditionContext") -> list[dict[str, Any]]:
     from fewlabels.experiments.evaluation import PairedTest, paired_tests
     from fewlabels.report.bench_sections import END, savings_of
 
-    ends = {name: array[:, -1] for name, array in condition.accuracies.items()}
+    ends = {name: array[:, -1] for name, array in condition.paired.items()}
     tests: tuple[PairedTest, ...] = ()
     if condition.can_be_tested:
         overlaps = condition.overlaps("random", END)
@@ -367,15 +367,15 @@ def _results(condition: "ConditionContext") -> list[dict[str, Any]]:
     return [
         {
             "strategy": name.partition(" (")[0],  # without its options
-            "labels": condition.num_labels,
-            "accuracy": array.mean(axis=0).tolist() if condition.seeds else [],
+            "labels": condition.paired_labels,
+            "accuracy": array.mean(axis=0).tolist() if condition.complete_seeds else [],
             "lead": leads.get(name),
             "worth": {
                 saving.num_labels: [saving.amount, saving.interval]
                 for saving in savings_of(condition, name)
             },
         }
-        for name, array in condition.accuracies.items()
+        for name, array in condition.paired.items()
     ]
 
 

@@ -82,14 +82,13 @@ def write_bench_report(
     results = read_results(folder, experiment)
     page = bench_page(results, others=outdated(experiment, folder))
     written = set()
-    for section in page.sections:
-        for block in section.blocks:
-            for table in block.tables:
-                table.write(path / "tables")
-                written.add(table.name)
-            if block.drawing is not None:
-                block.drawing.save(path / "figures")
-                written.add(block.drawing.name)
+    for block in [block for section in page.sections for block in section.blocks]:
+        for table in block.tables:
+            table.write(path / "tables")
+            written.add(table.name)
+        if block.drawing is not None:
+            block.drawing.save(path / "figures")
+            written.add(block.drawing.name)
     # Files of an earlier report would be mistaken for results of this page.
     for file in () if out else (*path.glob("tables/*"), *path.glob("figures/*")):
         is_ours = file.suffix in _ENDINGS and file.stem.partition("-")[0] in _NAMES
@@ -131,7 +130,7 @@ def bench_page(results: Results, *, others: Sequence[str] = ()) -> Page:
         "Scale": "the paper's" if experiment.scale == "paper" else "two cores",
     }
     begun = [
-        [cell.description for cell in case.results.cells if cell.description]
+        [cell.description for cell in case.cells if cell.description]
         for case in context.conditions
     ]
     headings = [case.heading for case in context.conditions]
@@ -156,15 +155,15 @@ def bench_page(results: Results, *, others: Sequence[str] = ()) -> Page:
 
 def finding(context: Context) -> str:
     """Return the result in a sentence or two."""
-    total = len(context.results.cells)
-    if not context.results.num_finished:
+    total = len(context.cells)
+    if not context.num_finished:
         return f"None of {count(total, 'run')} is finished yet."
     return (saving_sentences(context) or [_outcome(context)])[0]
 
 
 def _explanation(context: Context) -> list[str]:
     """Return how the result was obtained, and what is not finished."""
-    experiment, results = context.experiment, context.results
+    experiment, finished = context.experiment, context.num_finished
     sentences = saving_sentences(context)[1:]
     if sentences:
         sentences.append(_outcome(context))
@@ -175,10 +174,10 @@ def _explanation(context: Context) -> list[str]:
             f"{OTHER_SCALE}: the settings are meant for two CPU cores, so the numbers "
             "are not comparable with the paper's."
         )
-    total, finished = count(len(results.cells), "run"), results.num_finished
-    is_all = finished == len(results.cells)
+    total = count(len(context.cells), "run")
+    is_all = finished == len(context.cells)
     done = f"All {total}" if is_all else f"{finished:,} of {total}"
-    seeds = {len(case.results.seeds): None for case in context.conditions}
+    seeds = {len(case.seeds): None for case in context.conditions}
     shape = [
         count(len(experiment.strategies), "strategy", "strategies"),
         count(len(experiment.conditions), "condition"),
@@ -189,17 +188,13 @@ def _explanation(context: Context) -> list[str]:
 
 def _outcome(context: Context) -> str:
     """Return which strategies differ from the first reference, and by how much."""
-    tests = [
-        comparison
-        for comparison in context.comparisons
-        if comparison.test.against == context.references[0].label
-    ]
+    against = next(iter(context.references.values()), "")
+    tests = [own for own in context.comparisons if own.test.against == against]
     if not tests:
         return (
             "Nothing can be compared: a test needs random or npc, another strategy, "
             "and two seeds that every strategy has finished and measured."
         )
-    against = context.references[0].label
     pairs = sorted({comparison.test.num_pairs for comparison in tests})
     seeds = count(pairs[-1], "paired seed")
     seeds = seeds if len(pairs) == 1 else f"{pairs[0]} to {seeds}"
@@ -237,19 +232,19 @@ def _clear(context: Context, tests: Sequence[Comparison]) -> str:
 
 def _warnings(context: Context) -> Iterator[str]:
     """Yield what a reader must know before believing the numbers."""
-    cells, failures = context.results.cells, context.results.failures
+    cells, failures = context.cells, context.failures
     for failure in failures[:_MOST_FAILURES]:
         yield f"Failed: {failure.label}. {failure.error}"
     if len(failures) > _MOST_FAILURES:
         yield f"{len(failures) - _MOST_FAILURES:,} more runs failed."
-    left = len(cells) - context.results.num_finished - len(failures)
+    left = len(cells) - context.num_finished - len(failures)
     if left > 0:
         yield (
             f"{count(left, 'run is', 'runs are')} still missing. Until they finish, "
             "means over different seeds are hard to compare; tests use only seeds that "
             "every strategy has finished."
         )
-    pairs = min(len(case.seeds) for case in context.conditions)
+    pairs = min(len(case.complete_seeds) for case in context.conditions)
     if 2 <= pairs < _ENOUGH_SEEDS:
         yield (
             f"{count(pairs, 'paired seed')} can show only large differences; a claim "
@@ -268,16 +263,12 @@ def _warnings(context: Context) -> Iterator[str]:
             "which may explain part of the differences."
         )
     for case in context.conditions:
-        own_pools = case.results.condition.own_pools
-        hashes = {
-            (
-                cell.cell.settings.seed if own_pools else 0,
-                run.get("data", {}).get("hash"),
-            )
-            for cell in case.results.cells
+        drawn = {  # by the seed that the pool was drawn with, if any
+            (cell.cell.settings.data.options.get("seed"), run["data"].get("hash"))
+            for cell in case.cells
             if (run := cell.description)
         }
-        most = max(Counter(seed for seed, _ in hashes).values(), default=0)
+        most = max(Counter(seed for seed, _ in drawn).values(), default=0)
         if most > 1:
             where = f" under '{case.heading}'" if case.heading else ""
             yield (
@@ -288,11 +279,11 @@ def _warnings(context: Context) -> Iterator[str]:
 
 def _noise(context: Context) -> Sequence[str]:
     """Return how far trainings on one label set differ, where that was measured."""
-    known = [accuracy for accuracy in context.results.noise if isfinite(accuracy)]
+    known = [accuracy for accuracy in context.noise if isfinite(accuracy)]
     if len(known) < 2:
         return ()
     noise = retraining_noise(known)
-    first = context.conditions[0].results.condition.settings
+    first = context.conditions[0].condition.settings
     return [
         f"{count(noise.num_trainings, 'training')} on the same "
         f"{count(first.budget, 'label')}, random and even over the classes, reach "
@@ -306,7 +297,7 @@ def _noise(context: Context) -> Sequence[str]:
 
 def _notes(context: Context) -> Sequence[str]:
     """Return the notes of all runs, the most frequent first."""
-    noted = Counter(note for cell in context.results.cells for note in cell.notes)
+    noted = Counter(note for cell in context.cells for note in cell.notes)
     ranked = sorted(noted.items(), key=lambda item: (-item[1], item[0]))
     notes = [f"{text} ({count(times, 'run')})" for text, times in ranked[:_MOST_NOTES]]
     if len(ranked) > _MOST_NOTES:
@@ -319,7 +310,7 @@ def _cost(context: Context) -> Sequence[Block]:
     rows: list[Row] = []
     for case in context.conditions:
         for who in context.contenders:
-            timings = [t for run in case.results.runs(who.label) for t in run.timings]
+            timings = [t for run in case.runs(who.label) for t in run.timings]
             later = [timing for timing in timings if timing["step"] > 0] or timings
             queries, peaks, trainings = (
                 [timing[key] for timing in source if timing.get(key) is not None]
@@ -329,22 +320,20 @@ def _cost(context: Context) -> Sequence[Block]:
                     (later, "train_seconds"),
                 )
             )
-            rows.append(
-                [
-                    *case.heading_entry,
-                    who.short,
-                    number(median(queries) if queries else None),
-                    number(max(queries, default=None)),
-                    number(max(peaks, default=None)),
-                    count(len(queries)),
-                    number(median(trainings) if trainings else None),
-                ]
-            )
-    texts = [*context.condition_column, "Strategy"]
+            row = [
+                who.short,
+                number(median(queries) if queries else None),
+                number(max(queries, default=None)),
+                number(max(peaks, default=None)),
+                count(len(queries)),
+                number(median(trainings) if trainings else None),
+            ]
+            rows.append([case.heading, *row] if case.heading else row)
     query = ("Median (s)", "Longest (s)", "Peak memory (MB)", "Queries")
     table = Table(
         [
-            *(Column(name, is_text=True) for name in texts),
+            *context.condition_column,
+            Column("Strategy", is_text=True),
             *(Column(name, "Query") for name in query),
             Column("Median (s)", "Training"),
         ],
@@ -353,5 +342,5 @@ def _cost(context: Context) -> Sequence[Block]:
         caption=context.conditions[0].caption("Time and memory.", is_of_all=True),
         breaks=range(0, len(rows), len(context.contenders)),
     )
-    is_measured = any(cell.timings for cell in context.results.cells)
+    is_measured = any(cell.timings for cell in context.cells)
     return [Block(tables=[table])] if is_measured else ()

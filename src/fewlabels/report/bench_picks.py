@@ -46,8 +46,7 @@ def overlap_section(context: Context) -> Section:
     blocks = []
     for case in context.conditions if len(context.contenders) > 1 else ():
         # With pools of their own, seeds share some images only.
-        own_pools = case.results.condition.own_pools
-        overlaps = [] if own_pools else overlaps_of(case, most)
+        overlaps = [] if case.condition.own_pools else overlaps_of(case, most)
         if overlaps:
             fair, unions = zip(*overlaps, strict=True)
             tables = [
@@ -64,21 +63,19 @@ def overlaps_of(case: ConditionContext, most: int) -> list[tuple[Overlap, Overla
     The first of each two is trial by trial, without the start; the other one is the
     paper's, of the unions over all trials.
     """
-    results, overlaps = case.results, []
-    amounts = {
-        line.num_labeled
-        for cell in results.cells
-        for line in cell.lines
-        if cell.acquired(line.num_labeled)
+    reached = {
+        cell: {
+            line.num_labeled for line in cell.lines if cell.acquired(line.num_labeled)
+        }
+        for cell in case.cells
     }
-    for amount in evenly_spaced(sorted(amounts), most):
+    amounts = sorted(set().union(*reached.values()))
+    overlaps = []
+    for amount in evenly_spaced(amounts, most):
         trials = [
             seed
-            for seed in results.seeds
-            if all(
-                any(line.num_labeled == amount for line in results.of(name, seed).lines)
-                for name in results.strategies
-            )
+            for seed in case.seeds
+            if all(amount in reached[case.of(name, seed)] for name in case.strategies)
         ]
         if trials:
             overlaps.append(_overlap(case, amount, trials))
@@ -90,25 +87,22 @@ def redundancy_section(context: Context) -> Section:
     blocks = []
     is_shown = "redundancy" in context.experiment.figures
     for case in context.conditions if is_shown else ():
-        runs = {
-            who: copies_in(case.results.runs(who.label)) for who in context.contenders
-        }
-        averages = {
-            who: mean(share for *_, share in copies) if copies else nan
-            for who, copies in runs.items()
-        }
-        least = min(filter(isfinite, averages.values()), default=nan)
+        runs = [copies_in(case.runs(who.label)) for who in context.contenders]
+        means = [mean(share for _, share in own) if own else nan for own in runs]
+        least = min(filter(isfinite, means), default=nan)
         table = Table(
             ["Strategy", "Mean", "Worst seed", "Picks", "Seeds"],
             [
                 [
                     who.short,
-                    Entry(in_percent(averages[who]), averages[who] == least),
-                    in_percent(max((share for *_, share in copies), default=nan)),
-                    f"{sum(picks for _, picks, _ in copies):,}",
-                    f"{len(copies):,}",
+                    Entry(in_percent(average), average == least),
+                    in_percent(max((share for _, share in own), default=nan)),
+                    f"{sum(picks for picks, _ in own):,}",
+                    f"{len(own):,}",
                 ]
-                for who, copies in runs.items()
+                for who, own, average in zip(
+                    context.contenders, runs, means, strict=True
+                )
             ],
             name=case.file_name("redundancy"),
             caption=case.caption(
@@ -116,63 +110,57 @@ def redundancy_section(context: Context) -> Section:
                 "the fewest."
             ),
         )
-        if any(runs.values()):
+        if any(runs):
             blocks.append(Block(heading=case.heading, tables=[table]))
     return Section("redundancy", "Copies among the picks", blocks)
 
 
-def copies_in(runs: Sequence[CellResult]) -> list[tuple[int, int, float]]:
-    """Return the seed, the picks and the share of copies of each run with picks.
+def copies_in(runs: Sequence[CellResult]) -> list[tuple[int, float]]:
+    """Return the picks and the share of copies of each run with picks.
 
     A pick is a copy of another, or of something labeled, if their names differ behind
     the last "#" only.
     """
     shares = []
     for run in runs:
-        labeled, copies, num_picks = list(run.start), 0.0, 0
+        labeled, copies, num_picks = dict.fromkeys(run.start), 0.0, 0
         for line in run.lines:
-            known = set(labeled)
-            picks = [name for name in dict.fromkeys(line.ids) if name not in known]
+            picks = [name for name in dict.fromkeys(line.ids) if name not in labeled]
             if picks:
-                names = labeled + picks
-                originals = [name.rpartition("#")[0] or name for name in names]
+                old, labeled = range(len(labeled)), labeled | dict.fromkeys(picks)
+                originals = [name.rpartition("#")[0] or name for name in labeled]
                 groups = np.unique(originals, return_inverse=True)[1].tolist()
-                old = range(len(labeled))
-                new = range(len(labeled), len(names))
+                new = range(len(old), len(labeled))
                 copies += len(picks) * redundant_share(new, old, groups)
                 num_picks += len(picks)
-                labeled = names
         if num_picks:
-            shares.append((run.cell.settings.seed, num_picks, copies / num_picks))
+            shares.append((num_picks, copies / num_picks))
     return shares
 
 
 def _overlap(
     case: ConditionContext, amount: int, trials: Sequence[int]
 ) -> tuple[Overlap, Overlap]:
-    results = case.results
     numbers: dict[str, int] = {}
 
     def numbered(names: Sequence[str]) -> set[int]:
         return {numbers.setdefault(name, len(numbers)) for name in names}
 
-    starts, sets = [], []
-    for name in results.strategies:
-        runs = [results.of(name, seed) for seed in trials]
+    starts, sets, size = [], [], len(case.strategies)
+    for name in case.strategies:
+        runs = [case.of(name, seed) for seed in trials]
         starts.append([numbered(run.start) for run in runs])
         sets.append([numbered((*run.start, *run.acquired(amount))) for run in runs])
-    size = len(results.strategies)
-    fair, unions = np.full((size, size), np.nan), np.full((size, size), np.nan)
-    for i in range(size):
-        for j in range(size):
-            shared = [a & b for a, b in zip(starts[i], starts[j], strict=True)]
-            if i != j:
-                unions[i, j] = overlap_of_unions(sets[i], sets[j])
-                fair[i, j] = overlap_per_trial(sets[i], sets[j], starts=shared).mean()
-            elif len(trials) > 1:
-                fair[i, j] = overlap_across_trials(sets[i], sets[j], starts=shared)
+    fair, unions = np.full((2, size, size), np.nan)
+    for i, j in np.ndindex(size, size):
+        shared = [a & b for a, b in zip(starts[i], starts[j], strict=True)]
+        if i != j:
+            unions[i, j] = overlap_of_unions(sets[i], sets[j])
+            fair[i, j] = overlap_per_trial(sets[i], sets[j], starts=shared).mean()
+        elif len(trials) > 1:
+            fair[i, j] = overlap_across_trials(sets[i], sets[j], starts=shared)
     fair_chance = unions_chance = None
-    described = next(cell.description for cell in results.cells if cell.description)
+    described = next(cell.description for cell in case.cells if cell.description)
     pool_size = described["data"]["num_items"]
     start, begun = max(map(len, starts[0])), len(set().union(*chain(*starts)))
     picked, rest = amount - start, pool_size - begun
@@ -188,22 +176,14 @@ def _overlap_table(
 ) -> Table:
     """Return overlaps of strategies at some numbers of labels, darker for more."""
     largest = max(1e-9, *(float(np.nanmax(overlap.shares)) for overlap in overlaps))
-
-    def entry(share: float) -> Entry:
-        shade = share / largest if isfinite(share) else None
-        return Entry(in_percent(share), share=shade)
-
-    rows: list[Row] = [
-        [
-            f"{overlap.num_labels:,}",
-            who.short,
-            *map(entry, shares),
-            in_percent(overlap.chance),
-        ]
-        for overlap in overlaps
-        for who, shares in zip(case.contenders, overlap.shares.tolist(), strict=True)
-    ]
-    size = len(case.contenders)
+    rows, size = list[Row](), len(case.contenders)
+    for amount, shares, chance in overlaps:
+        for who, values in zip(case.contenders, shares.tolist(), strict=True):
+            entries = [
+                Entry(in_percent(v), share=v / largest if isfinite(v) else None)
+                for v in values
+            ]
+            rows.append([f"{amount:,}", who.short, *entries, in_percent(chance)])
     return Table(
         [
             "Labels",

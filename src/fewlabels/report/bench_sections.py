@@ -4,9 +4,9 @@ Shapes: S seeds, A strategies, T numbers of labels at which accuracy was measure
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from math import isfinite, nan
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from fewlabels.errors import count
 from fewlabels.experiments.acquisition import query_size
 from fewlabels.experiments.bench.experiment import Experiment
 from fewlabels.experiments.bench.folder import ConditionResults, Results
-from fewlabels.experiments.bench.published import TABLE_3_ZERO_SHOT, PublishedCell
+from fewlabels.experiments.bench.published import TABLE_3_ZERO_SHOT
 from fewlabels.experiments.evaluation import (
     PairedTest,
     Saving,
@@ -29,37 +29,20 @@ from fewlabels.experiments.evaluation import (
 )
 from fewlabels.experiments.evaluation.comparisons import Array
 from fewlabels.report.figures import Curve, Point, draw_curves, hues
-from fewlabels.report.page import (
-    Block,
-    Column,
-    Entry,
-    Record,
-    Row,
-    Section,
-    Table,
-    data_name,
-)
+from fewlabels.report.page import Block, Column, Entry, Row, Section, Table, data_name
 from fewlabels.report.wording import decimal, file_word, in_percent, p_text, signed
 
 LEVEL = 0.05
 """Level of the tests."""
 
-END, AREA = "the end", "AUBC"
-"""What strategies are compared by."""
-
-_NUMBERS = (
-    "difference", "low", "high", "effect_size", "t_p", "t_holm", "wilcoxon_p",
-    "wilcoxon_holm", "wins", "losses", "overlap",
-)  # fmt: skip
-"""Fields of a test that are written as data."""
-
-
 OTHER_SCALE = "Not the paper's scale"
 """Part of the titles of experiments for two cores."""
 
+END, AREA = "the end", "AUBC"
+"""What strategies are compared by."""
 
-@dataclass(frozen=True)
-class Contender:
+
+class Contender(NamedTuple):
     """A strategy as it is shown everywhere in the report."""
 
     label: str
@@ -70,27 +53,10 @@ class Contender:
     hue: int
 
 
-def contenders(experiment: Experiment) -> tuple[Contender, ...]:
-    """Return the strategies of an experiment."""
-    colors = hues([choice.label for choice in experiment.strategies])
-    shown = []
-    for choice in experiment.strategies:
-        peers = [other for other in experiment.strategies if other.name == choice.name]
-        values = [
-            str(value)
-            for key, value in choice.options.items()
-            if any(other.options.get(key) != value for other in peers)
-        ]
-        short = " ".join([choice.name, *values])
-        shown.append(Contender(choice.label, choice.name, short, colors[choice.label]))
-    return tuple(shown)
-
-
 @dataclass(frozen=True, eq=False)
-class ConditionContext:
+class ConditionContext(ConditionResults):
     """One condition of an experiment, and what all strategies have measured there."""
 
-    results: ConditionResults
     heading: str
     """Its name; empty where there is one only."""
     suffix: str
@@ -98,39 +64,23 @@ class ConditionContext:
     experiment: Experiment
     contenders: tuple[Contender, ...]
 
-    @property
-    def name(self) -> str:
-        """Its name in the data."""
-        return self.results.condition.name
-
-    @property
-    def heading_entry(self) -> tuple[str, ...]:
-        """Its name in a table of all conditions; nothing where it is alone."""
-        return (self.heading,) if self.heading else ()
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """Seeds that every strategy has finished, so that they can be paired."""
-        return self.results.complete_seeds
+    @cached_property
+    def paired_labels(self) -> tuple[int, ...]:
+        """Numbers of labels at which all complete seeds were measured."""
+        arrays = [
+            self.accuracies(name, self.complete_seeds) for name in self.strategies
+        ]
+        is_measured = np.isfinite(np.concatenate(arrays)).all(axis=0)
+        return tuple(np.array(self.num_labels, np.int64)[is_measured].tolist())
 
     @cached_property
-    def _measured(self) -> tuple[tuple[int, ...], dict[str, Array]]:
-        names, numbers = self.results.strategies, self.results.num_labels
-        arrays = [self.results.accuracies(name, self.seeds) for name in names]
-        is_measured = np.isfinite(np.concatenate(arrays)).all(axis=0)
-        shares = [array[:, is_measured] for array in arrays]
-        known = tuple(np.array(numbers, dtype=np.int64)[is_measured].tolist())
-        return known, dict(zip(names, shares, strict=True))
-
-    @property
-    def num_labels(self) -> tuple[int, ...]:
-        """Numbers of labels at which all of these seeds were measured."""
-        return self._measured[0]
-
-    @property
-    def accuracies(self) -> dict[str, Array]:
-        """Their shares (S, T) by label of the strategy, all of them finite."""
-        return self._measured[1]
+    def paired(self) -> dict[str, Array]:
+        """Shares (S, T) of complete seeds there, all finite, by label of strategy."""
+        is_paired = np.isin(self.num_labels, self.paired_labels)
+        return {
+            name: self.accuracies(name, self.complete_seeds)[:, is_paired]
+            for name in self.strategies
+        }
 
     def overlaps(self, against: str, measure: str) -> dict[str, float]:
         """Return how much of each strategy's difference from one recurs by seed.
@@ -138,13 +88,13 @@ class ConditionContext:
         It is estimated from the names of the images that were asked for: up to the end,
         or for the area at each measurement.
         """
-        amounts = self.num_labels[-1:] if measure == END else self.num_labels
+        amounts = self.paired_labels[-1:] if measure == END else self.paired_labels
         asked = {
             name: [
-                [item for n in amounts for item in run.acquired(n)]
-                for run in (self.results.of(name, seed) for seed in self.seeds)
+                [item for n in amounts for item in self.of(name, seed).acquired(n)]
+                for seed in self.complete_seeds
             ]
-            for name in self.results.strategies
+            for name in self.strategies
         }
         return {
             name: overlap_of_differences(sets, asked[against])
@@ -154,23 +104,21 @@ class ConditionContext:
     @property
     def can_be_tested(self) -> bool:
         """Whether there is something to compare, with at least two seeds."""
-        has_pairs = len(self.seeds) > 1 and len(self.contenders) > 1
-        return has_pairs and bool(self.num_labels)
+        has_pairs = len(self.complete_seeds) > 1 and len(self.contenders) > 1
+        return has_pairs and bool(self.paired_labels)
 
     @property
     def has_curve(self) -> bool:
         """Whether there is more to see than the start and the end."""
-        return bool(self.seeds) and len(self.num_labels) > 2
+        return bool(self.complete_seeds) and len(self.paired_labels) > 2
 
     @property
     def seeds_text(self) -> str:
         """How many seeds there are, and how many are not through yet."""
-        planned, complete = len(self.results.seeds), len(self.seeds)
-        if planned == complete:
-            return count(planned, "seed")
-        return (
-            f"{count(planned, 'seed')} planned, {complete} finished by every strategy"
-        )
+        planned, complete = count(len(self.seeds), "seed"), len(self.complete_seeds)
+        if len(self.seeds) == complete:
+            return planned
+        return f"{planned} planned, {complete} finished by every strategy"
 
     def file_name(self, name: str) -> str:
         """Return the name of one of its files."""
@@ -181,8 +129,7 @@ class ConditionContext:
 
         The caption of a table of all conditions has what they have in common.
         """
-        settings = self.results.condition.settings
-        conditions = self.experiment.conditions
+        settings, conditions = self.condition.settings, self.experiment.conditions
         trained = {(c.settings.trainer.label, c.num_seeds) for c in conditions}
         parts = list(sentences)
         if not is_of_all or len(trained) == 1:
@@ -198,28 +145,22 @@ class ConditionContext:
 
 
 @dataclass(frozen=True, eq=False)
-class Context:
+class Context(Results):
     """The whole experiment."""
 
-    results: Results
     conditions: tuple[ConditionContext, ...]
     contenders: tuple[Contender, ...]
 
     @property
-    def experiment(self) -> Experiment:
-        """What was asked for."""
-        return self.results.experiment
-
-    @property
-    def condition_column(self) -> tuple[str, ...]:
+    def condition_column(self) -> list[Column]:
         """What heads the names of conditions; nothing where there is one only."""
-        return ("Condition",) if len(self.conditions) > 1 else ()
+        return [Column("Condition", is_text=True)] if len(self.conditions) > 1 else []
 
     @property
-    def references(self) -> tuple[Contender, ...]:
-        """The strategies that others are compared with: the first of each name."""
-        known = map(self.contender, ("random", "npc"))
-        return tuple(who for who in known if who is not None)
+    def references(self) -> dict[str, str]:
+        """Labels of the strategies that others are compared with, by name."""
+        labels = {name: first_label(self, name) for name in ("random", "npc")}
+        return {name: label for name, label in labels.items() if label}
 
     @cached_property
     def comparisons(self) -> "tuple[Comparison, ...]":
@@ -234,24 +175,34 @@ class Context:
             run.budget - run.start <= query_size(run.query, 0) for run in settings
         )
 
-    def contender(self, name: str) -> Contender | None:
-        """Return the first strategy of a name; None where there is none."""
-        return next((who for who in self.contenders if who.name == name), None)
+
+def first_label(context: Context | ConditionContext, name: str) -> str:
+    """Return the label of the first strategy of a name; empty where there is none."""
+    return next((who.label for who in context.contenders if who.name == name), "")
 
 
 def context_of(results: Results) -> Context:
     """Return what the sections need to know of results."""
-    strategies, experiment = contenders(results.experiment), results.experiment
-    is_alone, used, cases = len(results.conditions) == 1, set[str](), []
+    experiment = results.experiment
+    colors = hues([choice.label for choice in experiment.strategies])
+    strategies, cases = list[Contender](), dict[str, ConditionContext]()
+    for choice in experiment.strategies:
+        peers = [other for other in experiment.strategies if other.name == choice.name]
+        values = [
+            str(value)
+            for key, value in choice.options.items()
+            if any(other.options.get(key) != value for other in peers)
+        ]
+        short, hue = " ".join([choice.name, *values]), colors[choice.label]
+        strategies.append(Contender(choice.label, choice.name, short, hue))
     for number, own in enumerate(results.conditions, start=1):
-        name = own.condition.name
-        suffix = file_word(name) or str(number)
-        suffix = f"{suffix}-{number}" if suffix in used else suffix
-        used.add(suffix)
-        heading = name or f"condition {number}"
-        names = ("", "") if is_alone else (heading, suffix)
-        cases.append(ConditionContext(own, *names, experiment, strategies))
-    return Context(results, tuple(cases), strategies)
+        heading = own.condition.name or f"condition {number}"
+        suffix = file_word(own.condition.name) or str(number)
+        suffix = f"{suffix}-{number}" if suffix in cases else suffix
+        names = ("", "") if len(results.conditions) == 1 else (heading, suffix)
+        given = (own.condition, own.cells, own.strategies, own.seeds)
+        cases[suffix] = ConditionContext(*given, *names, experiment, (*strategies,))
+    return Context(experiment, (*cases.values(),), results.noise, (*strategies,))
 
 
 # ---------------------------------------------------------------------------- accuracy
@@ -276,25 +227,21 @@ def over_seeds(values_S: Array) -> Measured:
 
 def measured(case: ConditionContext, label: str) -> dict[int, Measured]:
     """Return mean and spread of a strategy by number of labels, where known."""
-    by_amount = {}
-    accuracies_ST = case.results.accuracies(label)
-    for amount, column_S in zip(case.results.num_labels, accuracies_ST.T, strict=True):
-        known = column_S[np.isfinite(column_S)]
-        if amount and len(known):  # nothing is learnt from no labels
-            by_amount[amount] = over_seeds(known)
-    return by_amount
+    columns = zip(case.num_labels, case.accuracies(label).T, strict=True)
+    known = {amount: values_S[np.isfinite(values_S)] for amount, values_S in columns}
+    # Nothing is learnt from no labels.
+    return {
+        n: over_seeds(values_S) for n, values_S in known.items() if n and len(values_S)
+    }
 
 
 def accuracy_section(context: Context) -> Section:
     """Return the section about accuracy: curves and tables, condition by condition."""
-    blocks = []
     if context.has_single_queries:  # as in Table 3
-        places = [
-            (case, case.results.condition.settings.budget)
-            for case in context.conditions
-        ]
-        table = _accuracy_table(context, "shots", places)
+        ends = [(case, case.condition.settings.budget) for case in context.conditions]
+        table = _accuracy_table(context, "shots", ends)
         return Section("accuracy", "Accuracy", [Block(tables=[table])])
+    blocks = []
     for case in context.conditions:
         curves = []
         for who in context.contenders:
@@ -308,7 +255,7 @@ def accuracy_section(context: Context) -> Section:
             note = "Nothing has been measured yet."
             blocks.append(Block(heading=case.heading, notes=[note]))
             continue
-        places = [(case, amount) for amount in case.results.num_labels if amount]
+        places = [(case, amount) for amount in case.num_labels if amount]
         table = _accuracy_table(context, case.file_name("accuracy"), places)
         drawing = draw_curves(case.file_name("curves"), curves)
         blocks.append(Block(heading=case.heading, drawing=drawing, tables=[table]))
@@ -326,41 +273,39 @@ def _accuracy_table(
         for case in dict.fromkeys(case for case, _ in places)
         for who in strategies
     }
-    columns, entries = [], list[list[Entry]]()
-    records: dict[Contender, list[Record]] = {who: [] for who in strategies}
+    columns, entries, records = [], list[list[Entry]](), []
     for case, amount in places:
         # A condition's name without the number of labels, which heads the column.
         labels, parts = count(amount, "label"), case.heading.split(", ")
         shared = ", ".join(part for part in parts if part != labels)
         group = shared if is_of_all else "Labels"
-        printed = _published(case, amount)
-        owns = {who: known[case, who].get(amount, Measured()) for who in strategies}
-        means = [own.mean for own in owns.values() if own.seeds]
+        owns = [known[case, who].get(amount, Measured()) for who in strategies]
+        means = [own.mean for own in owns if own.seeds]
         best = max(means) if len(set(means)) > 1 else nan
         columns.append(Column(f"{amount:,}", group))
-        entries.append([_entry(*own[1:3], own.mean == best) for own in owns.values()])
-        theirs = dict.fromkeys(strategies, (nan, nan))
-        for who in strategies:
-            if cell := printed.get(who.name):
-                theirs[who] = (cell.mean / 100, cell.deviation / 100)
+        entries.append([_entry(*own[1:3], own.mean == best) for own in owns])
+        printed = _published(case, amount)
+        theirs = [printed.get(who.name, (nan, nan)) for who in strategies]
         if printed:
             columns.append(Column(f"{amount:,}, paper", group, is_quiet=True))
-            entries.append([_entry(*theirs[who]) for who in strategies])
-        for who, own in owns.items():
-            records[who].append(
+            entries.append([_entry(*paper) for paper in theirs])
+        records.append(
+            [
                 {
-                    "condition": case.name,
+                    "condition": case.condition.name,
                     "strategy": who.label,
                     "labels": amount,
                     **own._asdict(),
-                    "published_mean": theirs[who][0],
-                    "published_deviation": theirs[who][1],
+                    "published_mean": paper[0],
+                    "published_deviation": paper[1],
                 }
-            )
+                for who, own, paper in zip(strategies, owns, theirs, strict=True)
+            ]
+        )
     if first.has_curve and not is_of_all:
         columns.append(Column("AUBC"))
         areas = [
-            area_under_curve(first.num_labels, first.accuracies[who.label])
+            area_under_curve(first.paired_labels, first.paired[who.label])
             for who in strategies
         ]
         entries.append([_entry(*over_seeds(area)[1:3]) for area in areas])
@@ -384,7 +329,7 @@ def _accuracy_table(
         [[who.short, *row] for who, *row in zip(strategies, *entries, strict=True)],
         name=name,
         caption=first.caption(*sentences, is_of_all=is_of_all),
-        records=[record for own in records.values() for record in own],
+        records=[*chain(*zip(*records, strict=True))],
     )
 
 
@@ -393,16 +338,22 @@ def _entry(mean: float, deviation: float, is_best: bool = False) -> Entry:  # no
     return Entry(in_percent(mean, 2), is_best, detail=detail)
 
 
-def _published(case: ConditionContext, num_labels: int) -> dict[str, PublishedCell]:
-    """Return what the paper prints for a condition at a number of labels."""
-    tables, settings = case.experiment.published, case.results.condition.settings
+def _published(
+    case: ConditionContext, num_labels: int
+) -> dict[str, tuple[float, float]]:
+    """Return mean and deviation in the paper by strategy, as shares."""
+    tables, settings = case.experiment.published, case.condition.settings
     if len(tables) > 1:  # one of them is about queries by an untrained network
         is_untrained = settings.zero_shot or settings.start == 0
         tables = tuple(
             table for table in tables if (table == TABLE_3_ZERO_SHOT) == is_untrained
         )
-    cells = [cell for table in tables for cell in table.cells]
-    return {cell.strategy: cell for cell in cells if cell.num_labels == num_labels}
+    return {
+        cell.strategy: (cell.mean / 100, cell.deviation / 100)
+        for table in tables
+        for cell in table.cells
+        if cell.num_labels == num_labels
+    }
 
 
 def savings_section(context: Context) -> Section:
@@ -418,7 +369,7 @@ def savings_section(context: Context) -> Section:
             if entries and who.name != "random":
                 rows.append([who.short, *entries])
         if rows:
-            amounts = [f"{amount:,}" for amount in case.num_labels[1:]]
+            amounts = [f"{amount:,}" for amount in case.paired_labels[1:]]
             table = Table(
                 ["Strategy", *(Column(amount, "Labels") for amount in amounts)],
                 rows,
@@ -431,11 +382,10 @@ def savings_section(context: Context) -> Section:
 
 def savings_of(case: ConditionContext, label: str) -> tuple[Saving, ...]:
     """Return what labels of a strategy were worth, past the start; none if unknown."""
-    random = next((who.label for who in case.contenders if who.name == "random"), None)
-    if random is None or not case.has_curve:
+    random = first_label(case, "random")
+    if not (label and random and case.has_curve):
         return ()
-    own, other = case.accuracies[label], case.accuracies[random]
-    return labels_saved(case.num_labels, own, other)[1:]
+    return labels_saved(case.paired_labels, case.paired[label], case.paired[random])[1:]
 
 
 def saving_sentences(context: Context) -> list[str]:
@@ -445,10 +395,9 @@ def saving_sentences(context: Context) -> list[str]:
         is_known = saving.needed_by_random is not None
         return is_known and saving.high is not None, is_known, saving.num_labels
 
-    subject = context.contender(context.experiment.subject)
+    subject = first_label(context, context.experiment.subject)
     for case in context.conditions:
-        savings = savings_of(case, subject.label) if subject else ()
-        if subject and savings:
+        if savings := savings_of(case, subject):
             # Further on random's curve ends below an end of the interval.
             last = max(savings, key=certainty)
             interval = f" (95 % interval {last.interval})" if last.interval else ""
@@ -456,17 +405,16 @@ def saving_sentences(context: Context) -> list[str]:
                 " In accuracy the two do not differ significantly "
                 f"{comparison.measure_text}."
                 for comparison in context.comparisons
-                if comparison.condition is case
+                if comparison.case is case
                 and comparison.measure == END
-                and comparison.test.name == subject.label
+                and comparison.test.name == subject
                 and not comparison.is_significant
             ]
             return [
-                f"{last.num_labels} labels chosen by {subject.label} were worth "
+                f"{last.num_labels} labels chosen by {subject} were worth "
                 f"{last.amount} random ones{interval}.{''.join(doubts[:1])}",
-                "This is with the learner "
-                f"{case.results.condition.settings.trainer.name} and "
-                f"{count(len(case.seeds), 'paired seed')}.",
+                f"This is with the learner {case.condition.settings.trainer.name} and "
+                f"{count(len(case.complete_seeds), 'paired seed')}.",
             ]
     return []
 
@@ -474,11 +422,10 @@ def saving_sentences(context: Context) -> list[str]:
 # -------------------------------------------------------------------------- comparison
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """A test under one condition, corrected for those of all conditions."""
+class Comparison(NamedTuple):
+    """A test under one condition, corrected for all that are shown."""
 
-    condition: ConditionContext
+    case: ConditionContext
     measure: str
     """:data:`END` or :data:`AREA`."""
     test: PairedTest
@@ -487,12 +434,12 @@ class Comparison:
     def pair(self) -> Hashable:
         """What it compares; the same the other way round."""
         names = frozenset({self.test.name, self.test.against})
-        return self.condition.name, self.measure, names
+        return self.case.condition.name, self.measure, names
 
     @property
     def measure_text(self) -> str:
         """The measure, with the number of labels."""
-        labels = count(self.condition.num_labels[-1], "label")
+        labels = count(self.case.paired_labels[-1], "label")
         return f"at {labels}" if self.measure == END else self.measure
 
     @property
@@ -510,31 +457,27 @@ def compared(context: Context) -> tuple[Comparison, ...]:
     differ by the same on every seed.
     """
     shown = list[Comparison]()
-    for who, measure in product(context.references, (END, AREA)):
+    for against, measure in product(context.references.values(), (END, AREA)):
         for case in context.conditions:
             if case.can_be_tested and (measure == END or case.has_curve):
                 values = {
                     name: array[:, -1]
                     if measure == END
-                    else area_under_curve(case.num_labels, array)
-                    for name, array in case.accuracies.items()
+                    else area_under_curve(case.paired_labels, array)
+                    for name, array in case.paired.items()
                 }
-                overlaps = case.overlaps(who.label, measure)
-                tests = paired_tests(values, against=who.label, overlaps=overlaps)
+                overlaps = case.overlaps(against, measure)
+                tests = paired_tests(values, against=against, overlaps=overlaps)
                 shown += [Comparison(case, measure, test) for test in tests]
     family = {comparison.pair: comparison.test for comparison in shown}
-    holm = dict(zip(family, corrected([*family.values()]), strict=True))
-    return tuple(
-        replace(
-            comparison,
-            test=replace(
-                comparison.test,
-                t_holm=holm[comparison.pair].t_holm,
-                wilcoxon_holm=holm[comparison.pair].wilcoxon_holm,
-            ),
-        )
-        for comparison in shown
-    )
+    by_pair = dict(zip(family, corrected([*family.values()]), strict=True))
+    comparisons = []
+    for comparison in shown:
+        t_holm = by_pair[comparison.pair].t_holm
+        wilcoxon_holm = by_pair[comparison.pair].wilcoxon_holm
+        test = replace(comparison.test, t_holm=t_holm, wilcoxon_holm=wilcoxon_holm)
+        comparisons.append(comparison._replace(test=test))
+    return tuple(comparisons)
 
 
 def comparison_section(context: Context) -> Section:
@@ -542,67 +485,64 @@ def comparison_section(context: Context) -> Section:
     notes, tables = [], []
     for case in context.conditions:
         if not case.can_be_tested:
-            seeds = count(len(case.seeds), "seed is", "seeds are")
+            seeds = count(len(case.complete_seeds), "seed is", "seeds are")
             where = f"{case.heading}: " if case.heading else ""
             notes.append(
                 f"{where}{seeds} finished and measured by every strategy; a test needs "
                 "at least two, so none is possible yet."
             )
-    for against in context.references:
-        own = [c for c in context.comparisons if c.test.against == against.label]
+    for name, against in context.references.items():
+        own = [c for c in context.comparisons if c.test.against == against]
         if own:
-            tables.append(_test_table(context, against, own))
+            tables.append(_test_table(context, f"tests-{name}", own))
     has_two = len(context.contenders) > 1 and bool(context.references)
     blocks = [Block(tables=tables, notes=notes)] if has_two else ()
     return Section("comparison", "Paired comparison", blocks)
 
 
 def _test_table(
-    context: Context, against: Contender, comparisons: Sequence[Comparison]
+    context: Context, name: str, comparisons: Sequence[Comparison]
 ) -> Table:
     shorts = {who.label: who.short for who in context.contenders}
-    rows, records = list[Row](), list[Record]()
-    for comparison in comparisons:
-        test, is_significant = comparison.test, comparison.is_significant
-        rows.append(
-            [
-                *comparison.condition.heading_entry,
-                shorts[test.name],
-                comparison.measure_text,
-                Entry(signed(100 * test.difference), is_significant),
-                f"{signed(100 * test.low)} to {signed(100 * test.high)}",
-                signed(test.effect_size),
-                p_text(test.t_p),
-                Entry(p_text(test.t_holm), is_significant),
-                p_text(test.wilcoxon_p),
-                Entry(p_text(test.wilcoxon_holm), test.wilcoxon_holm < LEVEL),
-                f"{test.wins} of {test.num_pairs}",
-            ]
-        )
-        records.append(
-            {
-                "condition": comparison.condition.name,
-                "strategy": test.name,
-                "against": test.against,
-                "measure": comparison.measure_text,
-                "pairs": test.num_pairs,
-                **{key: getattr(test, key) for key in _NUMBERS},
-            }
-        )
-    pairs = sorted({comparison.test.num_pairs for comparison in comparisons})
-    amounts = " to ".join(map(str, pairs[:1] + pairs[1:][-1:]))
-    texts = [*context.condition_column, "Strategy", "Measure"]
-    columns = [Column(name, is_text=True) for name in texts]
+    columns = [Column(name, is_text=True) for name in ("Strategy", "Measure")]
     columns += [Column(name) for name in ("Difference", "95 % interval", "d")]
     for test_name in ("t-test", "Wilcoxon"):
         columns += [Column("p", test_name), Column("Holm", test_name)]
+    rows, records = list[Row](), []
+    for comparison in comparisons:
+        case, _, test = comparison
+        is_significant = comparison.is_significant
+        row: list[Entry | str] = [
+            shorts[test.name],
+            comparison.measure_text,
+            Entry(signed(100 * test.difference), is_significant),
+            f"{signed(100 * test.low)} to {signed(100 * test.high)}",
+            signed(test.effect_size),
+            p_text(test.t_p),
+            Entry(p_text(test.t_holm), is_significant),
+            p_text(test.wilcoxon_p),
+            Entry(p_text(test.wilcoxon_holm), test.wilcoxon_holm < LEVEL),
+            f"{test.wins} of {test.num_pairs}",
+        ]
+        rows.append([case.heading, *row] if case.heading else row)
+        numbers = asdict(test)
+        names = {
+            "condition": case.condition.name,
+            "strategy": numbers.pop("name"),
+            "against": numbers.pop("against"),
+            "measure": comparison.measure_text,
+            "pairs": numbers.pop("num_pairs"),
+        }
+        records.append(names | numbers)
+    pairs = sorted({comparison.test.num_pairs for comparison in comparisons})
+    amounts = " to ".join(map(str, pairs[:1] + pairs[1:][-1:]))
     return Table(
-        [*columns, "Won"],
+        [*context.condition_column, *columns, "Won"],
         rows,
-        name=f"tests-{against.name}",
+        name=name,
         caption=context.conditions[0].caption(
-            f"Difference from {against.label} in percentage points, on {amounts} "
-            "paired seeds.",
+            f"Difference from {comparisons[0].test.against} in percentage points, on "
+            f"{amounts} paired seeds.",
             _overlap_note(comparisons),
             is_of_all=True,
         ),

@@ -114,10 +114,10 @@ class PairedTest:
     """Cohen's d of the differences (dz): their mean over their sample deviation."""
     t_p: float
     """Two-sided p value of the paired t-test."""
-    wilcoxon_p: float
-    """Two-sided p value of Wilcoxon's signed rank test."""
     t_holm: float
     """``t_p`` after Holm's correction for all comparisons of one call."""
+    wilcoxon_p: float
+    """Two-sided p value of Wilcoxon's signed rank test."""
     wilcoxon_holm: float
     """``wilcoxon_p`` after the same correction."""
     wins: int
