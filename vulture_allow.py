@@ -31,6 +31,7 @@ _.schema_version  # written to files, for later versions to read
 _.tempdir  # tempfile reads it
 _.filters  # jinja2 looks filters up here
 _.caption  # the report's templates read these
+_.fact_groups
 _.explanation
 _.annotators
 _.forecast

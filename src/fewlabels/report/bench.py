@@ -38,7 +38,6 @@ from fewlabels.report.page import (
     Table,
     as_facts,
     environment_facts,
-    fact_groups,
     merged,
 )
 from fewlabels.report.wording import in_percent, join_words, number
@@ -141,14 +140,12 @@ def bench_page(results: Results, *, others: Sequence[str] = ()) -> Page:
         explanation=_explanation(context),
         warnings=[*_warnings(context), *others],
         sections=sections,
-        facts=fact_groups(
-            {
-                "Experiment": [shared] * len(settings),
-                "Settings": list(map(as_facts, settings)),
-                "Data": [merged([as_facts(r["data"]) for r in runs]) for runs in begun],
-                "Created with": [merged(map(environment_facts, r)) for r in begun],
-            }
-        ),
+        facts={
+            "Experiment": [shared] * len(settings),
+            "Settings": list(map(as_facts, settings)),
+            "Data": [merged(as_facts(run["data"]) for run in runs) for runs in begun],
+            "Created with": [merged(map(environment_facts, runs)) for runs in begun],
+        },
         columns=headings if len(headings) > 1 else (),
     )
 

@@ -53,6 +53,14 @@ _STYLE = {
 }  # fmt: skip
 _DOTS_PER_INCH = 220
 _PIXELS_PER_POINT = 4 / 3
+_NOT_ON_A_PAGE = (
+    (r"<defs>\s*<style.*?</style>\s*</defs>", ""),
+    (r' clip-path="[^"]*"', ""),
+    (r"<clipPath.*?</clipPath>", ""),
+    (r'<g id="[^"]*"', "<g"),  # the same in every figure
+    (r"font: ([\d.]+px)[^;\"]*", r"font-size: \1"),
+    (r"font-family: [^;\"]*; ", ""),
+)
 _NO_DATE = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
@@ -125,18 +133,8 @@ class Drawing:
         assert box is not None
         width, height = (round(float(side)) for side in box.groups())
         body = svg[end + 1 :]
-        for pattern in (
-            r"<defs>\s*<style.*?</style>\s*</defs>",
-            r' clip-path="[^"]*"',
-            r"<clipPath.*?</clipPath>",
-        ):
-            body = re.sub(pattern, "", body, flags=re.DOTALL)
-        used = set(re.findall(r'href="#([^"]+)"', body))
-        body = re.sub(
-            r' id="([^"]+)"', lambda match: match[0] if match[1] in used else "", body
-        )
-        body = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", body)
-        body = re.sub(r"font-family: [^;\"]*; ", "", body)
+        for pattern, kept in _NOT_ON_A_PAGE:
+            body = re.sub(pattern, kept, body, flags=re.DOTALL)
         variables = COLORS | {f"hue-{number}": hue for number, hue in enumerate(HUES)}
         for name, color in variables.items():
             body = body.replace(f": {color}", f": var(--{name})")

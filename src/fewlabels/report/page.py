@@ -46,23 +46,6 @@ _LATEX = {
 }
 
 
-def fact_groups(
-    groups: Mapping[str, Sequence[Mapping[str, str]]],
-) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
-    """Return facts by subject: names, and a value per run or one that is true of all.
-
-    Subjects without a fact are left out.
-    """
-    subjects = {}
-    for subject, columns in groups.items():
-        names = dict.fromkeys(name for column in columns for name in column)
-        values = [tuple(column.get(n, MISSING) for column in columns) for n in names]
-        if names:
-            shared = [row[:1] if len(set(row)) == 1 else row for row in values]
-            subjects[subject] = list(zip(names, shared, strict=True))
-    return subjects
-
-
 def as_facts(content: Mapping[str, Any]) -> dict[str, str]:
     """Return settings, or the description of a run's data, as people read them.
 
@@ -199,11 +182,6 @@ class Table:
         groups = groupby(self.columns, key=lambda column: column.group)
         return tuple((name, len(list(members))) for name, members in groups)
 
-    @property
-    def heads(self) -> list[str]:
-        """The names of the columns, each with that of its group."""
-        return [f"{column.group} {column.name}".strip() for column in self.columns]
-
     def write(self, folder: Path) -> None:
         """Write it as ``.csv`` and ``.tex``."""
         make_folder(folder)
@@ -218,11 +196,15 @@ class Table:
                 return float(f"{value:.9g}") if isfinite(value) else None
             return value
 
-        heads: Iterable[str] = self.records[0] if self.records else self.heads
-        shown = [[entry.whole for entry in row] for row in self.rows]
-        records = [map(field, record.values()) for record in self.records]
+        lines: list[Iterable[Any]] = [
+            [f"{column.group} {column.name}".strip() for column in self.columns],
+            *([entry.whole for entry in row] for row in self.rows),
+        ]
+        if self.records:
+            rows = [map(field, record.values()) for record in self.records]
+            lines = [self.records[0], *rows]
         file = StringIO()
-        csv.writer(file, lineterminator="\n").writerows([heads, *(records or shown)])
+        csv.writer(file, lineterminator="\n").writerows(lines)
         return file.getvalue()
 
     def as_latex(self) -> str:
@@ -308,11 +290,26 @@ class Page:
     warnings: Sequence[str] = ()
     """What to know before believing the numbers."""
     sections: Sequence[Section]
-    facts: Mapping[str, Sequence[tuple[str, tuple[str, ...]]]]
-    """Names and values by subject."""
+    facts: Mapping[str, Sequence[Mapping[str, str]]]
+    """Names and values of each run or condition, by subject."""
     columns: Sequence[str] = ()
     """What the facts are of; none where there is one only."""
     image_size: str = "tiny"
+
+    @property
+    def fact_groups(self) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
+        """Names of facts by subject, and a value per run or one that is true of all.
+
+        Subjects without a fact are left out.
+        """
+        subjects = {}
+        for subject, columns in self.facts.items():
+            names = dict.fromkeys(name for column in columns for name in column)
+            rows = [tuple(column.get(n, MISSING) for column in columns) for n in names]
+            if names:
+                shared = [row[:1] if len(set(row)) == 1 else row for row in rows]
+                subjects[subject] = list(zip(names, shared, strict=True))
+        return subjects
 
     def write(self, path: Path) -> Path:
         """Write a page that needs no other file, and return ``path``."""

@@ -24,7 +24,6 @@ from fewlabels.report.page import (
     Table,
     as_facts,
     environment_facts,
-    fact_groups,
 )
 from fewlabels.report.pictures import (
     Gallery,
@@ -100,13 +99,11 @@ def write_project_report(path: Path, project: Project) -> Path:
         explanation=list(project_explanation(status)),
         warnings=notes,
         sections=sections,
-        facts=fact_groups(
-            {
-                "Settings": [as_facts(project.settings.model_dump(include=_SETTINGS))],
-                "Data": [as_facts(data)],
-                "Page created with": [environment_facts(environment())],
-            }
-        ),
+        facts={
+            "Settings": [as_facts(project.settings.model_dump(include=_SETTINGS))],
+            "Data": [as_facts(data)],
+            "Page created with": [environment_facts(environment())],
+        },
         image_size=image_size(pool.images),
     )
     return page.write(path)

@@ -23,7 +23,6 @@ from fewlabels.report.page import (
     as_facts,
     data_name,
     environment_facts,
-    fact_groups,
 )
 from fewlabels.report.pictures import (
     Gallery,
@@ -81,11 +80,6 @@ def write_report(
     finished = [entry["finished"] for entry in timings.values() if "finished" in entry]
     if finished:
         created["Last round finished"] = str(finished[-1])
-    facts = {
-        "Settings": [as_facts(description["settings"])],
-        "Data": [as_facts(data)],
-        "Created with": [created],
-    }
     headline, explanation = _summary(settings, data, len(start), lines)
     page = Page(
         kind="report",
@@ -93,7 +87,11 @@ def write_report(
         headline=headline,
         explanation=explanation,
         sections=sections,
-        facts=fact_groups(facts),
+        facts={
+            "Settings": [as_facts(description["settings"])],
+            "Data": [as_facts(data)],
+            "Created with": [created],
+        },
         image_size=image_size(pool.images),
     )
     return page.write(path)
