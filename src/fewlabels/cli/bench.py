@@ -165,7 +165,7 @@ def verify(
     terminal.result(f"{verdict.cell.label} ({verdict.cell.address}), --seed {drawn}")
     for change in verdict.changes:
         terminal.say(f"Note: {change}")
-    if verdict.is_same:
+    if not verdict.differences:
         terminal.result("Identical: every round, item by item and bit by bit.")
         return
     for difference in verdict.differences:

@@ -29,17 +29,8 @@ from fewlabels.report.bench_sections import (
     saving_sentences,
     savings_section,
 )
-from fewlabels.report.page import (
-    Block,
-    Column,
-    Page,
-    Row,
-    Section,
-    Table,
-    as_facts,
-    environment_facts,
-    merged,
-)
+from fewlabels.report.facts import as_facts, environment_facts, merged
+from fewlabels.report.page import Block, Column, Page, Row, Section, Table
 from fewlabels.report.wording import in_percent, join_words, number
 
 _ENDINGS = (".csv", ".tex", ".png", ".svg")

@@ -1,5 +1,6 @@
 """The page about a run: accuracy, queries, classes, values, conditioning, time."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,19 +12,9 @@ from fewlabels.experiments.runs import RoundLine, RunFolder, has_ended
 from fewlabels.experiments.settings import RunSettings
 from fewlabels.names import AllowCode
 from fewlabels.pool import UNKNOWN, Pool
+from fewlabels.report.facts import as_facts, data_name, environment_facts
 from fewlabels.report.figures import Curve, Point, draw_curves, draw_spectra, hues
-from fewlabels.report.page import (
-    Block,
-    Column,
-    Entry,
-    Page,
-    Row,
-    Section,
-    Table,
-    as_facts,
-    data_name,
-    environment_facts,
-)
+from fewlabels.report.page import Block, Column, Entry, Page, Row, Section, Table
 from fewlabels.report.pictures import (
     Gallery,
     GalleryItem,
@@ -167,11 +158,6 @@ def _accuracy(strategy: str, lines: Sequence[RoundLine]) -> Sequence[Block]:
     return [Block(drawing=drawing, tables=[Table(columns, rows)], notes=notes)]
 
 
-def _class_names(known: Sequence[str], num_classes: int) -> list[str]:
-    """Return the names of classes, or their numbers where they have no name."""
-    return [*known, *(str(label) for label in range(len(known), num_classes))]
-
-
 def _queries(
     start: Mapping[str, int],
     lines: Sequence[RoundLine],
@@ -180,39 +166,35 @@ def _queries(
 ) -> Sequence[Block]:
     """Return the images that were labeled, each with its answer."""
     shown: list[tuple[str, str, Mapping[str, int | None]]] = []
+    unlabeled: dict[int | None, str] = {None: "open", UNKNOWN: "skipped"}
     if start:
         detail = f"{count(len(start), 'label')} to start with"
         shown.append(("Starting set", detail, start))
     for line in lines:
-        num_open, num_skipped = line.labels.count(None), line.labels.count(UNKNOWN)
-        num_answered = len(line.ids) - num_open - num_skipped
-        after = count(line.num_labeled + num_answered, "label")
+        kinds = Counter(unlabeled.get(label, "answered") for label in line.labels)
         parts = [f"{len(line.ids):,} asked for"]
-        if num_open or num_skipped:
-            parts.append(f"{num_answered:,} answered")
-        if num_skipped:
-            parts.append(f"{num_skipped:,} skipped")
-        if num_open:
-            parts.append(f"{num_open:,} left open")
+        if kinds["answered"] < len(line.ids):
+            parts.append(f"{kinds['answered']:,} answered")
+            words = {"skipped": "skipped", "open": "left open"}
+            parts += [f"{kinds[k]:,} {words[k]}" for k in words if kinds[k]]
         if line.ids:
+            after = count(line.num_labeled + kinds["answered"], "label")
             answers = dict(zip(line.ids, line.labels, strict=True))
             heading = f"{line.num_labeled:,} → {after}"
             shown.append((heading, ", ".join(parts), answers))
     wanted = [name for *_, labels in shown for name in list(labels)[:_MOST_IMAGES]]
-    pictures = pictures_of(pool, wanted)
-    labels_given = [n for *_, labels in shown for n in labels.values() if n is not None]
-    classes = _class_names(known, max(labels_given, default=0) + 1)
+    pictures, captions = pictures_of(pool, wanted), dict(enumerate(known)) | unlabeled
     galleries = []
     for heading, detail, labels in shown:
-        items = []
-        for name, label in list(labels.items())[:_MOST_IMAGES]:
-            caption: str = "open" if label is None else "skipped"
-            state = caption
-            if label is not None and label != UNKNOWN:
-                caption, state = classes[label], "labeled"
-            items.append(
-                GalleryItem(readable_name(name), pictures.get(name), caption, state)
+        items = [
+            GalleryItem(
+                readable_name(name),
+                pictures.get(name),
+                captions.get(label, str(label)),
+                unlabeled.get(label, "labeled"),
             )
+            for name, label in list(labels.items())[:_MOST_IMAGES]
+        ]
         galleries.append(Gallery(heading, detail, items, len(labels) - len(items)))
     return [Block(galleries=galleries)] if galleries else ()
 
@@ -222,7 +204,7 @@ def _classes(lines: Sequence[RoundLine], known: Sequence[str]) -> Sequence[Block
     if not any(rounds.values()):
         return ()
     amounts, last = [f"{amount:,}" for amount in rounds], lines[-1].class_counts
-    names = _class_names(known, len(last))[: len(last)]
+    names = [*known, *map(str, range(len(known), len(last)))][: len(last)]
     largest = max(1, *(n for counts in rounds.values() for n in counts))
     if len(names) > _MOST_CLASSES:
         covered = [f"{sum(map(bool, counts)):,}" for counts in rounds.values()]
@@ -289,16 +271,16 @@ def conditioning(strategy: str, rounds: Sequence[Conditioning]) -> Sequence[Bloc
 def _time(
     lines: Sequence[RoundLine], timings: Mapping[int, Mapping[str, Any]]
 ) -> Sequence[Block]:
-    rows: list[Row] = []
-    totals: dict[str, float | None] = {"train_seconds": None, "query_seconds": None}
+    rows, taken = list[Row](), []
     for line in lines:
-        taken = [timings.get(line.step, {}).get(key) for key in totals]
-        rows.append([f"{line.num_labeled:,}", *map(seconds, taken)])
-        for key, duration in zip(totals, taken, strict=True):
-            if duration is not None:
-                totals[key] = (totals[key] or 0.0) + duration
+        own = timings.get(line.step, {})
+        taken.append([own.get(key) for key in ("train_seconds", "query_seconds")])
+        rows.append([f"{line.num_labeled:,}", *map(seconds, taken[-1])])
     if len(rows) > 1:
-        summed = [Entry(seconds(total), is_best=True) for total in totals.values()]
-        rows.append(["Total", *summed])
+        known = [
+            [s for s in kind if s is not None] for kind in zip(*taken, strict=True)
+        ]
+        totals = [seconds(sum(own)) if own else MISSING for own in known]
+        rows.append(["Total", *(Entry(total, is_best=True) for total in totals)])
     table = Table(["Labels", "Training", "Choosing"], rows)
     return [Block(tables=[table])] if rows else ()

@@ -381,7 +381,7 @@ def pool_where_it_is(settings, monkeypatch):
 
     monkeypatch.setattr("fewlabels.data.official.fetch", never)
     try:
-        return pool_of(settings)
+        return pool_of(settings.data.model_dump_json())
     except AbsentError:
         pytest.skip(f"the data of '{settings.data.name}' are not on this machine")
 
@@ -423,5 +423,5 @@ def test_what_is_not_fixmatch_has_no_twin():
 
 def test_imbalanced_pools_come_from_the_same_set():
     even = load("digits")
-    few = pool_of(only(recipe("digits_imbalanced")))
+    few = pool_of(only(recipe("digits_imbalanced")).data.model_dump_json())
     assert set(few.ids) < set(even.ids)

@@ -50,11 +50,6 @@ class Verification:
     """What differs between then and now around the run: versions, machine, data, the
     options and code of strategy and trainer."""
 
-    @property
-    def is_same(self) -> bool:
-        """Whether the run came out the same."""
-        return not self.differences
-
 
 def run(
     experiment: Experiment,
@@ -170,19 +165,15 @@ def do(cell: Cell, folder: BenchFolder, *, tensorboard: bool = False) -> None:
     if first is not None and folder.is_finished(first):
         beginning = folder.run_folder(first).path
     torch.set_num_threads(settings.threads)
-    own, pool = folder.run_folder(cell), pool_of(settings)
+    own, pool = folder.run_folder(cell), pool_of(settings.data.model_dump_json())
     with own.listening(tensorboard=tensorboard), _noted(folder, cell):
         for _ in execute(settings, own.path, pool, beginning=beginning):
             pass
 
 
-def pool_of(settings: RunSettings) -> Pool:
-    """Return the data of a run, loaded once for all runs of a process on them."""
-    return _pool(settings.data.model_dump_json())
-
-
 @lru_cache(maxsize=1)
-def _pool(choice: str) -> Pool:
+def pool_of(choice: str) -> Pool:
+    """Return the data of a choice in JSON, loaded once for all runs on them."""
     chosen = Choice.model_validate_json(choice)
     return data.load(chosen.name, **chosen.options)
 
@@ -322,17 +313,18 @@ def estimate(
     Returns:
         The cost.
     """
-    planned, steps = plan(experiment), steps_of(experiment.conditions[0].settings)
-    missing, source = folder.missing(planned.all), "measured now"
+    runs, steps = plan(experiment).all, steps_of(experiment.conditions[0].settings)
+    results, source = [folder.result(cell) for cell in runs], "measured now"
     left = sum(
-        cell.num_trainings - cell.num_trained(len(folder.result(cell).lines))
-        for cell in missing
+        result.cell.num_trainings - result.cell.num_trained(len(result.lines))
+        for result in results
+        if not result.is_finished
     )
     if seconds_per_step is None:
         taken = [  # by rounds after the first, which may not have been trained
             sum(v for k, v in entry.items() if k.endswith("_seconds"))
-            for cell in planned.cells
-            for entry in folder.result(cell).timings[1:]
+            for result in results
+            for entry in result.timings[1:]
         ]
         seconds_per_step = experiment.footprint.seconds_per_step
         source = "expected on one core"
@@ -341,8 +333,8 @@ def estimate(
             source = "measured in runs that are finished"
     trainings = num_trainings([experiment])
     return ExperimentCost(
-        num_cells=len(planned.all),
-        num_finished=len(planned.all) - len(missing),
+        num_cells=len(runs),
+        num_finished=sum(result.is_finished for result in results),
         num_trainings=trainings,
         num_trainings_left=left,
         num_other=trainings - num_trainings([experiment], other_readings=False),
@@ -395,7 +387,7 @@ def measure(experiment: Experiment, num_steps: int) -> float:
     options = {**settings.trainer.options, "steps": num_steps}
     few = training.resolve(settings.trainer.name, options)
     torch.set_num_threads(settings.threads)  # as a worker does
-    pool = pool_of(settings)
+    pool = pool_of(settings.data.model_dump_json())
     answers = starting_answers(pool, settings.budget, settings.seed, trainer=few)
     known = hidden(pool, settings.budget).with_answers(answers)
     began = time.perf_counter()
