@@ -143,9 +143,8 @@ def bench_page(results: Results, *, others: Sequence[str] = ()) -> Page:
 
 def finding(context: Context) -> str:
     """Return the result in a sentence or two."""
-    total = len(context.cells)
     if not context.num_finished:
-        return f"None of {count(total, 'run')} is finished yet."
+        return f"None of {count(len(context.cells), 'run')} is finished yet."
     return (saving_sentences(context) or [_outcome(context)])[0]
 
 

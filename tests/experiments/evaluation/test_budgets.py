@@ -57,11 +57,9 @@ def test_savings_by_hand():
     ]
     # 3/4 of the way from 30 to 50, by logarithms of one label more.
     assert found[1].needed_by_random == pytest.approx(31 * (51 / 31) ** 0.75 - 1)
-    assert found[1].saved == found[1].needed_by_random - 30
     assert found[2].needed_by_random == 30  # random had it earlier: a loss
-    assert found[2].saved == -20
     for one in (found[0], found[3]):
-        assert (one.needed_by_random, one.saved) == (None, None)
+        assert one.needed_by_random is None
     assert [one.num_labels for one in found] == LABELS
     assert [one.accuracy for one in found] == [0.5, 0.85, 0.7, 0.99]
     assert {(one.low, one.high) for one in found} == {(None, None)}  # a single seed
@@ -106,7 +104,7 @@ def test_savings_agree_with_walking_along_the_curve(seed):
 def test_random_saves_nothing_against_itself():
     curves = [[0.5, 0.7, 0.8, 0.9], [0.4, 0.72, 0.8, 0.93]]
     found = labels_saved(LABELS, curves, curves)
-    assert [one.saved for one in found] == [None, 0, 0, 0]
+    assert [one.needed_by_random for one in found] == [None, *LABELS[1:]]
     # Resampled together, both have the same curve whichever seeds are drawn.
     assert [(one.low, one.high) for one in found[1:]] == [(n, n) for n in LABELS[1:]]
     assert found[1].worth == "30 (30 to 30)"

@@ -267,8 +267,7 @@ def _distinct(cells: Iterable[Cell]) -> tuple[Cell, ...]:
 
 def steps_of(settings: RunSettings) -> int | None:
     """Return the optimizer steps of one training; None for a trainer without any."""
-    trainer = training.resolve(settings.trainer.name, settings.trainer.options)
-    return trainer.num_steps
+    return training.resolve(settings.trainer.name, settings.trainer.options).num_steps
 
 
 def read_experiment(file: Path, *, allow_code: AllowCode = False) -> Experiment:

@@ -103,8 +103,7 @@ def repeatable(trial: ClassifierTrial) -> Verdict:
         f"Logits of two equal calls differ, or drew from the global generator of "
         f"{moved or 'none'}; put the network into evaluation mode.",
     )
-    is_kept = modes() == before
-    require(is_kept, "outputs left the network in another mode; put it back.")
+    require(modes() == before, "outputs left the network in another mode; put it back.")
     return "two calls, equal logits"
 
 
@@ -234,13 +233,6 @@ class TrainerTrial:
         classifier, moved = problems.generators_moved_by(work)
         return _Fit(classifier, pool, before, moved)
 
-    def without_labels(self) -> _Fit:
-        """Train without any label."""
-        pool = small_pool(self._source)
-        nothing = torch.full_like(pool.labels, UNKNOWN)
-        pool = replace(pool, labels=nothing, candidates=torch.arange(len(pool)))
-        return self.fit(pool)
-
 
 def gives_a_classifier(trial: TrainerTrial) -> Verdict:
     """``fit`` returns a classifier for the classes of the pool."""
@@ -303,11 +295,14 @@ def learns(trial: TrainerTrial) -> Verdict:
 
 def no_labels(trial: TrainerTrial) -> Verdict:
     """Without labels the untrained classifier comes back; to refuse is allowed."""
+    pool = trial.first.pool
+    every = torch.arange(len(pool))
+    nothing = torch.full_like(pool.labels, UNKNOWN)
     try:
-        fit = trial.without_labels()
+        fit = trial.fit(replace(pool, labels=nothing, candidates=every))
     except FewlabelsError as error:
         return "refused", str(error)
-    fit.classifier.outputs(fit.pool.images, torch.arange(len(fit.pool)))
+    fit.classifier.outputs(fit.pool.images, every)
     return "a classifier with finite outputs"
 
 

@@ -163,12 +163,6 @@ class Saving:
     """First and last number of random labels that were measured."""
 
     @property
-    def saved(self) -> float | None:
-        """Labels saved; negative where random needs fewer, None where not known."""
-        needed = self.needed_by_random
-        return None if needed is None else needed - self.num_labels
-
-    @property
     def amount(self) -> str:
         """The random labels needed, or the bound that is known, such as "over 100"."""
         if self.needed_by_random is not None:

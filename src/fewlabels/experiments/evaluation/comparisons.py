@@ -341,10 +341,6 @@ class Penalties:
         """
         return dict(zip(self.names, self.shares.mean(axis=0).tolist(), strict=True))
 
-    def beats(self, winner: str, loser: str) -> float:
-        """Return the share of the measurements at which one is better than another."""
-        return float(self.shares[self.names.index(winner), self.names.index(loser)])
-
 
 def penalty_matrix(
     accuracies: Mapping[str, ArrayLike], *, level: float = LEVEL

@@ -24,13 +24,7 @@ from math import ceil, comb, erfc, exp, floor, lgamma, log, log1p, sqrt
 from statistics import covariance, fmean, median, variance
 from typing import TYPE_CHECKING, Literal
 
-from fewlabels.errors import (
-    UsageError,
-    check_count,
-    check_range,
-    count,
-    whole_number,
-)
+from fewlabels.errors import check_count, check_range, count, whole_number
 
 if TYPE_CHECKING:
     from fewlabels.pool import Split
@@ -97,16 +91,11 @@ def late_median(evaluations: Mapping[int, float]) -> float:
         0.8
 
     Args:
-        evaluations: Accuracy by step; the last one was made at the end.
+        evaluations: Accuracy by step, at least one; the last was made at the end.
 
     Returns:
         The median; between the middle two of an even number.
-
-    Raises:
-        UsageError: If there is no evaluation.
     """
-    if not evaluations:
-        raise UsageError("There are 0 evaluations to take the median of; give one.")
     last = max(evaluations)
     late = [step for step in sorted(evaluations) if step == last or 5 * step > 4 * last]
     return median(evaluations[step] for step in late[-_MOST_LATE:])
