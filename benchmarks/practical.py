@@ -47,7 +47,7 @@ from fewlabels.experiments.bench import (
     Experiment,
     run_cells,
 )
-from fewlabels.experiments.bench.experiment import Footprint, plan, resolved
+from fewlabels.experiments.bench.experiment import Footprint, checked, plan
 from fewlabels.experiments.bench.recipes import long_tail
 from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.jobs import LocalExecutor
@@ -183,7 +183,7 @@ def planned(
     """Yield the runs of a stage and their places in the record."""
     names = {choice.label: name for name, choice in STRATEGIES.items()}
     for source, learner, named in experiments(stage, *chosen):
-        experiment = resolved(named)
+        experiment = checked(named)
         folder.ask_for(experiment)
         numbers = {
             one.settings.data.model_dump_json(): int(one.name.split()[1])

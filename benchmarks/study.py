@@ -25,7 +25,7 @@ from fewlabels.experiments.bench import (
     Experiment,
     run_cells,
 )
-from fewlabels.experiments.bench.experiment import Footprint, plan, resolved
+from fewlabels.experiments.bench.experiment import Footprint, checked, plan
 from fewlabels.experiments.bench.recipes import long_tail
 from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.jobs import LocalExecutor
@@ -244,7 +244,7 @@ def run(arguments: argparse.Namespace) -> None:
     done = {_key(line, line["labels"][-1]) for line in recorded(arguments.record)}
     told = (arguments.data, arguments.heads, arguments.selectors)
     for source, head, named in planned(stage, *told):
-        one = resolved(named)
+        one = checked(named)
         folder.ask_for(one)
         places = {
             cell.address: {"stage": stage, **place_of(source, head, cell)}

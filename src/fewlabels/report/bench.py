@@ -29,9 +29,15 @@ from fewlabels.report.bench_sections import (
     saving_sentences,
     savings_section,
 )
-from fewlabels.report.facts import as_facts, environment_facts, merged
 from fewlabels.report.page import Block, Column, Page, Row, Section, Table
-from fewlabels.report.wording import in_percent, join_words, number
+from fewlabels.report.wording import (
+    as_facts,
+    environment_facts,
+    in_percent,
+    join_words,
+    merged,
+    number,
+)
 
 _ENDINGS = (".csv", ".tex", ".png", ".svg")
 _NAMES = (

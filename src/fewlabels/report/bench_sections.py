@@ -28,10 +28,16 @@ from fewlabels.experiments.evaluation import (
     paired_tests,
 )
 from fewlabels.experiments.evaluation.comparisons import Array
-from fewlabels.report.facts import data_name
 from fewlabels.report.figures import Curve, Point, draw_curves, hues
 from fewlabels.report.page import Block, Column, Entry, Row, Section, Table
-from fewlabels.report.wording import decimal, file_word, in_percent, p_text, signed
+from fewlabels.report.wording import (
+    data_name,
+    decimal,
+    file_word,
+    in_percent,
+    p_text,
+    signed,
+)
 
 LEVEL = 0.05
 """Level of the tests."""

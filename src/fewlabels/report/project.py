@@ -15,7 +15,6 @@ from fewlabels.projects.folder import ModelRecord
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.store import Agreement, Kind
 from fewlabels.projects.store.records import LABELS
-from fewlabels.report.facts import as_facts, environment_facts
 from fewlabels.report.figures import Curve, Point, draw_curves
 from fewlabels.report.page import Block, Column, Page, Section, Table
 from fewlabels.report.pictures import (
@@ -27,7 +26,9 @@ from fewlabels.report.pictures import (
 )
 from fewlabels.report.wording import (
     MISSING,
+    as_facts,
     decimal,
+    environment_facts,
     first_of,
     interval_text,
     project_explanation,

@@ -12,7 +12,6 @@ from fewlabels.experiments.runs import RoundLine, RunFolder, has_ended
 from fewlabels.experiments.settings import RunSettings
 from fewlabels.names import AllowCode
 from fewlabels.pool import UNKNOWN, Pool
-from fewlabels.report.facts import as_facts, data_name, environment_facts
 from fewlabels.report.figures import Curve, Point, draw_curves, draw_spectra, hues
 from fewlabels.report.page import Block, Column, Entry, Page, Row, Section, Table
 from fewlabels.report.pictures import (
@@ -22,7 +21,16 @@ from fewlabels.report.pictures import (
     pictures_of,
     readable_name,
 )
-from fewlabels.report.wording import MISSING, first_of, number, percent, seconds
+from fewlabels.report.wording import (
+    MISSING,
+    as_facts,
+    data_name,
+    environment_facts,
+    first_of,
+    number,
+    percent,
+    seconds,
+)
 
 _MOST_IMAGES = 60
 _MOST_CLASSES = 24
