@@ -447,14 +447,14 @@ def test_a_column_of_ids_does_not_become_classes(tmp_path):
 _IMPORT = """
 import sys
 from fewlabels.projects import Project
-from fewlabels.projects.store import store
+from fewlabels.projects.store import schema
 import os, signal
-renew = store.renew_checksums
+renew = schema.renew_checksums
 def killed(connection, *tables, **options):
     renew(connection, *tables, **options)
     if connection.exec_driver_sql("SELECT max(sequence) FROM events").scalar() > 10:
         os.kill(os.getpid(), signal.SIGKILL)
-store.renew_checksums = killed
+schema.renew_checksums = killed
 with Project.open(sys.argv[1]) as project:
     project.import_labels(sys.argv[2], add_classes=True, scan=False)
 """

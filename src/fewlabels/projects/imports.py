@@ -24,7 +24,7 @@ from fewlabels.projects.exchange import FaultyRowError, SourceRow, quoted, text_
 from fewlabels.projects.image_index import inside
 from fewlabels.projects.labels import annotator_name, part_uuid, undo_written
 from fewlabels.projects.store import Event, Item, Kind, Store, Verdict, new_uuid
-from fewlabels.projects.store.records import IMPORTED, LABELS, by_item
+from fewlabels.projects.store.records import IMPORTED, LABELS, by_item, measuring_items
 
 if TYPE_CHECKING:
     from fewlabels.projects.project import Project
@@ -311,7 +311,7 @@ class _Plan:
         self.in_use = frozenset(entry.name for entry in classes if entry.is_active)
         self._classes = exchange.ClassFinder(sorted(self.in_use))
         self._verdicts = by_item(store.verdicts())
-        self._audit = store.audit_items()
+        self._audit = measuring_items(store.rounds())
         self._audit_groups = {items[i].group for i in self._audit & items.keys()}
         self._rows_of: dict[str, list[tuple[SourceRow, str]]] = defaultdict(list)
         self.unknown_classes: dict[str, None] = {}

@@ -458,9 +458,10 @@ def _check_measuring(
 
     To refuse only those that measure would show which they are before somebody answers.
     """
-    refused = store.audit_items() & set(items)
-    for asked in store.rounds() if unanswered else ():
-        if any(entry.role == "audit" for entry in asked.items):
+    rounds = store.rounds()
+    refused = records.measuring_items(rounds) & set(items)
+    for asked in rounds:
+        if records.measuring_items([asked]):
             refused |= {entry.item for entry in asked.items} & set(unanswered)
     if refused:
         raise UsageError(

@@ -65,8 +65,7 @@ class Snapshot:
     @cached_property
     def audit(self) -> frozenset[str]:
         """Ids of the images that measure."""
-        asked = (entry for each in self.rounds for entry in each.items)
-        return frozenset(entry.item for entry in asked if entry.role == "audit")
+        return records.measuring_items(self.rounds)
 
     @cached_property
     def consensus(self) -> Mapping[str, records.Consensus]:

@@ -377,19 +377,13 @@ def chunked(entries: Iterable[Entry], size: int = 400) -> Iterator[list[Entry]]:
         yield some
 
 
-def check_stored(
-    connection: sa.Connection, column: sa.ColumnElement[Any], named: Any, noun: str
-) -> None:
-    """Raise unless all entries are in a column."""
-    unknown = set(named)
-    for some in chunked(tuple(unknown)):
-        query = sa.select(column).where(column.in_(some))
-        unknown -= set(connection.execute(query).scalars())
-    if unknown:
-        raise errors.StoreError(
-            f"{len(unknown)} of {len(named)} {noun}s are not in the store, such as "
-            f"{min(unknown)!r}."
-        )
+def restricted(
+    query: sa.Select[Any], column: sa.ColumnElement[Any], entries: Iterable[Any] | None
+) -> list[sa.Select[Any]]:
+    """Return queries for the rows with some entries in a column; None: for all rows."""
+    if entries is None:
+        return [query]
+    return [query.where(column.in_(some)) for some in chunked(entries)]
 
 
 def streamed(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[sa.Row[Any]]:

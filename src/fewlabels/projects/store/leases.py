@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from fewlabels.errors import check_range
 from fewlabels.projects.store import records, schema
-from fewlabels.projects.store.database import Database, chunked
+from fewlabels.projects.store.database import Database, restricted
 from fewlabels.projects.store.records import Lease, Leased
 from fewlabels.projects.store.schema import ITEMS, LEASES, ROUND_ITEMS, VERDICTS
 
@@ -130,25 +130,19 @@ class Leases(Database):
 
     def holders(self, items: Iterable[str]) -> dict[str, list[str]]:
         """Return the annotators who hold items, by item."""
-        query = sa.select(LEASES.c.item, LEASES.c.annotator)
         held: dict[str, list[str]] = defaultdict(list)
         with self.read_connection() as connection:
-            query = query.where(LEASES.c.expires > self.now(connection))
-            for some in chunked(items):
-                for row in connection.execute(query.where(LEASES.c.item.in_(some))):
+            query = sa.select(LEASES).where(LEASES.c.expires > self.now(connection))
+            for part in restricted(query, LEASES.c.item, items):
+                for row in connection.execute(part):
                     held[row.item].append(row.annotator)
         return held
 
-    def release(self, token: str, items: Sequence[str] | None = None) -> int:
-        """End the leases of a token, or those on some items; return how many."""
+    def release(self, token: str) -> int:
+        """End the leases of a token; return how many."""
         query = sa.delete(LEASES).where(LEASES.c.token == token)
         with self.write_connection() as connection:
-            if items is None:
-                return connection.execute(query).rowcount
-            return sum(
-                connection.execute(query.where(LEASES.c.item.in_(some))).rowcount
-                for some in chunked(items)
-            )
+            return connection.execute(query).rowcount
 
 
 def _asked(connection: sa.Connection) -> sa.Select[Any]:

@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
-from fewlabels.errors import UnknownNameError, UsageError, check_range
+from fewlabels.errors import UsageError, check_range
 
 Role = Literal["query", "audit"]
 """Why a round holds an item: a strategy chose it, or it was drawn to measure on."""
@@ -101,14 +101,11 @@ class Event:
     def __post_init__(self) -> None:
         """Check that the event has all that its kind needs, and nothing else."""
         kind = self.kind
-        if not isinstance(kind, Kind):
-            raise UnknownNameError("kind of event", str(kind), Kind)
         needs = {
             "class_number": kind in LABELS | CLASS_EVENTS,
             "target": kind is Kind.UNDO,
+            "item": kind in VERDICTS,
         }
-        if kind is not Kind.UNDO:  # an undo that was read back has an item
-            needs["item"] = kind in VERDICTS
         for name, is_needed in needs.items():
             if (getattr(self, name) is not None) != is_needed:
                 verb = "needs" if is_needed else "has no"
@@ -117,12 +114,10 @@ class Event:
         with suppress(ValueError, AttributeError, TypeError):
             is_uuid = str(UUID(self.uuid)) == self.uuid
         problem = ""
-        if kind in NAMING and not _is_name(self.payload.get("name")):
+        if kind in NAMING and not str(self.payload.get("name") or "").strip():
             problem = "needs a payload with a 'name'"
-        elif not _is_name(self.annotator):
+        elif not self.annotator.strip():
             problem = "needs an annotator: a name that is not empty"
-        elif self.client_time is not None and self.client_time.tzinfo is None:
-            problem = f"has the client_time {self.client_time} without a time zone"
         elif not is_uuid:
             problem = f"has '{self.uuid}', which is not a UUID; use store.new_uuid"
         if problem:
@@ -212,11 +207,6 @@ class ListedFile:
     """Anything else worth keeping, as JSON, such as height and width; None: as before,
     which spares writing it down for each of many files that nobody touched."""
 
-    def __post_init__(self) -> None:
-        """Check that everything can be written down."""
-        _check_text(self.path, self.digest, self.group)
-        _check_json(f"details of '{self.path}'", self.details)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Item(ListedFile):
@@ -225,9 +215,6 @@ class Item(ListedFile):
     id: str
     """Path and hash where it was first seen; stays when the file moves."""
     group: str
-
-    def __post_init__(self) -> None:
-        """Check nothing: a value that was damaged in the store is replaced later."""
 
 
 @dataclass(frozen=True)
@@ -260,6 +247,12 @@ class StoredRound:
         """Check that everything can be written down."""
         _check_text(self.strategy, self.model)
         _check_json(f"options of round {self.step}", self.options)
+
+
+def measuring_items(rounds: Iterable[StoredRound]) -> frozenset[str]:
+    """Return the ids of all items that rounds drew to measure on."""
+    asked = (entry for each in rounds for entry in each.items)
+    return frozenset(entry.item for entry in asked if entry.role == "audit")
 
 
 @dataclass(frozen=True)
@@ -312,10 +305,6 @@ def _check_json(what: str, value: Mapping[str, Any] | None) -> None:
         _check_text(canonical(value))
     except (TypeError, ValueError) as error:
         raise UsageError(f"The {what} cannot be written as JSON: {error}") from error
-
-
-def _is_name(given: object) -> bool:
-    return isinstance(given, str) and bool(given.strip())
 
 
 # ---------------------------------------------------------------- several annotators

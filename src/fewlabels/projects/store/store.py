@@ -12,9 +12,11 @@ person never undo the same event twice.
 """
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import fields
+from dataclasses import fields, replace
+from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
@@ -24,11 +26,10 @@ import sqlalchemy as sa
 from fewlabels.errors import ReplayError, StoreError, UsageError
 from fewlabels.files import replace_file
 from fewlabels.projects.store import database, records, schema
-from fewlabels.projects.store.database import chunked, streamed
-from fewlabels.projects.store.items import Items
+from fewlabels.projects.store.database import chunked, restricted, streamed
 from fewlabels.projects.store.leases import Leases
 from fewlabels.projects.store.records import LABELS, Event, Kind, StoredEvent, Verdict
-from fewlabels.projects.store.schema import CLASSES, EVENTS, ITEMS, renew_checksums
+from fewlabels.projects.store.schema import CLASSES, EVENTS, ITEMS, ROUND_ITEMS, ROUNDS
 
 _MANY = 500
 _MOST_LISTED = 2_000  # items whose verdicts are read by id; for more, all are read
@@ -40,7 +41,7 @@ _WITH_TARGETS = sa.select(EVENTS, _CANCELED.c.uuid.label("target_uuid")).select_
 )
 
 
-class Store(Items, Leases):
+class Store(Leases):
     """All labels of a project, on SQLite or PostgreSQL.
 
     When a method returns, what it wrote is on the disk. Threads may share a store; a
@@ -143,13 +144,11 @@ class Store(Items, Leases):
             known by its UUID, has its first number and changes nothing.
         """
         given = tuple(events)
-        with self.write_connection() as connection:
-            stored = {}
-            for uuids in chunked(event.uuid for event in given):
-                for known in _events(connection, EVENTS.c.uuid.in_(uuids)):
-                    stored[known.uuid] = known
+        with self.writing() as store, store.write_connection() as connection:
+            sent = store.events(uuids=[event.uuid for event in given])
+            stored = {known.uuid: known for known in sent}
             new = [event for event in given if event.uuid not in stored]
-            _check_references(connection, new)
+            _check_classes(connection, new)
             query = sa.select(sa.func.max(EVENTS.c.sequence))
             first = last = connection.scalar(query) or 0
             now = self.now(connection)
@@ -176,9 +175,9 @@ class Store(Items, Leases):
             if rows:
                 connection.execute(EVENTS.insert(), rows)
             if last > first:
-                renew_checksums(connection, EVENTS, after=first)
+                schema.renew_checksums(connection, EVENTS, after=first)
             if any(event.kind in records.CLASS_EVENTS for event in new):
-                renew_checksums(connection, CLASSES)
+                schema.renew_checksums(connection, CLASSES)
             _end_leases(connection, new)
             if last // _MANY > first // _MANY:
                 database.analyze(connection, EVENTS)
@@ -237,22 +236,22 @@ class Store(Items, Leases):
         Yields:
             Each event.
         """
-        conditions = [EVENTS.c.sequence > after]
+        query = _WITH_TARGETS.where(EVENTS.c.sequence > after)
+        query = query.order_by(EVENTS.c.sequence)
         if kinds:
-            conditions.append(EVENTS.c.kind.in_(sorted(kinds)))
+            query = query.where(EVENTS.c.kind.in_(sorted(kinds)))
         if item is not None:
-            conditions.append(EVENTS.c.item == item)
-        parts = [conditions]
-        if uuids is not None:
-            parts = [[*conditions, EVENTS.c.uuid.in_(u)] for u in chunked(uuids)]
+            query = query.where(EVENTS.c.item == item)
         with self.read_connection() as connection:
-            for part in parts:
-                yield from _events(connection, *part)
+            for part in restricted(query, EVENTS.c.uuid, uuids):
+                for row in streamed(connection, part):
+                    columns = {name: getattr(row, name) for name in _STORED}
+                    columns |= {"kind": Kind(row.kind), "target": row.target_uuid}
+                    yield StoredEvent(**columns)
 
     def event(self, uuid: str | None) -> StoredEvent | None:
         """Return the event with this UUID; None if there is none."""
-        with self.read_connection() as connection:
-            return next(_events(connection, EVENTS.c.uuid == uuid), None)
+        return next(iter(self.events(uuids=[uuid])), None) if uuid else None
 
     def sent(
         self, uuid: str | None, *, payload: Mapping[str, Any] | None = None, **same: Any
@@ -319,6 +318,154 @@ class Store(Items, Leases):
                 if wanted is None or row.item in wanted
             )
 
+    # -------------------------------------------------------- images and rounds
+
+    def index(self, files: Iterable[records.ListedFile]) -> None:
+        """Update the items from a complete list of the image files.
+
+        In one transaction the list is compared with the items:
+
+        - same path, same content: the same item;
+        - same content, new path, and the old path gone: the item has moved and keeps
+          its id, its labels and its group; labeled items are found again first;
+        - any other file is a new item, also if its path is an old one;
+        - an item without a file is missing. Its labels stay, and count again when the
+          file comes back.
+
+        Args:
+            files: Every file there is now.
+        """
+        listed = {file.path: file for file in files}
+        with self.write_connection() as connection:
+            known = connection.execute(sa.select(ITEMS)).mappings()
+            rows = [dict(row) for row in known]
+            ids = {row["id"] for row in rows}
+            others = {(row["path"], row["digest"]): row for row in rows}
+            same = {p: others.pop((p, f.digest), None) for p, f in listed.items()}
+            row: dict[str, Any] | None
+            named = sa.select(EVENTS.c.item).distinct()
+            labeled = set(connection.execute(named).scalars())
+            gone: dict[str, list[dict[str, Any]]] = defaultdict(list)
+            for old in sorted(others.values(), key=lambda row: row["id"], reverse=True):
+                gone[old["digest"]].append(old)
+            for some in gone.values():  # the last one is taken first
+                some.sort(key=lambda row: (row["id"] in labeled, row["state"]))
+            new: list[dict[str, Any]] = []
+            changed: list[dict[str, Any]] = []
+            for path, file in sorted(listed.items()):
+                row = same[path]
+                if row is None and gone.get(file.digest):  # it has moved
+                    row = gone[file.digest].pop()
+                before = row or {"duplicates": file.digest, "details": {}}
+                details = before["details"] if file.details is None else file.details
+                now = before | {
+                    "path": path,
+                    "size": file.size,
+                    "mtime_ns": file.mtime_ns,
+                    "state": schema.PRESENT,
+                    "duplicates": file.group or before["duplicates"],
+                    "details": details,
+                }
+                if row is None:
+                    name, number = f"{path}@{file.digest}", 2
+                    while name in ids:  # of a file that was here and moved
+                        name, number = f"{path}@{file.digest}#{number}", number + 1
+                    ids.add(name)
+                    new.append(now | {"id": name, "digest": file.digest})
+                elif now != row:
+                    changed.append(now)
+            lost = [row for some in gone.values() for row in some]
+            changed += [
+                r | {"state": schema.MISSING}
+                for r in lost
+                if r["state"] == schema.PRESENT
+            ]
+            if changed:
+                is_item = ITEMS.c.id == sa.bindparam("item")
+                rows = [row | {"item": row["id"]} for row in changed]
+                connection.execute(sa.update(ITEMS).where(is_item), rows)
+            if new:
+                connection.execute(ITEMS.insert(), new)
+                database.analyze(connection, ITEMS)
+            if new or changed:
+                schema.renew_checksums(connection, ITEMS)
+
+    def items(self, *, ids: Sequence[str] | None = None) -> Iterator[records.Item]:
+        """Yield all items whose file is there, by path, or those with some ids."""
+        query = sa.select(ITEMS).where(ITEMS.c.state == schema.PRESENT)
+        query = query.order_by(ITEMS.c.path, ITEMS.c.id)
+        with self.read_connection() as connection:
+            for part in restricted(query, ITEMS.c.id, ids):
+                for row in streamed(connection, part):
+                    columns = dict(row._mapping)
+                    del columns["state"]
+                    yield records.Item(group=columns.pop("duplicates"), **columns)
+
+    def paths(self) -> list[tuple[str, str]]:
+        """Return id and path of all items whose file is there, by path."""
+        query = sa.select(ITEMS.c.id, ITEMS.c.path).where(
+            ITEMS.c.state == schema.PRESENT
+        )
+        with self.read_connection() as connection:
+            rows = connection.execute(query.order_by(ITEMS.c.path, ITEMS.c.id))
+            return [(row.id, row.path) for row in rows]
+
+    @property
+    def items_checksum(self) -> str:
+        """A checksum over all items, which changes with any of them."""
+        with self.read_connection() as connection:
+            return schema.written_checksums(connection)[ITEMS.name]
+
+    def add_round(self, given: records.StoredRound) -> records.StoredRound:
+        """Store the next round for good, with the time of now.
+
+        Returns:
+            The round as stored. The database refuses a step that is stored already, and
+            an item that is not stored or twice in the round.
+        """
+        with self.write_connection() as connection:
+            created = replace(given, created=self.now(connection))
+            row = {column.name: getattr(created, column.name) for column in ROUNDS.c}
+            connection.execute(ROUNDS.insert(), row)
+            rows = [
+                {"round": given.step, "rank": rank, **vars(member)}
+                for rank, member in enumerate(given.items)
+            ]
+            if rows:
+                connection.execute(ROUND_ITEMS.insert(), rows)
+            schema.renew_checksums(connection, ROUNDS, ROUND_ITEMS)
+        return created
+
+    def rounds(self, *, after: int = -1) -> tuple[records.StoredRound, ...]:
+        """Return all rounds, or those after a step, in the order of their steps."""
+        members: dict[int, list[records.RoundItem]] = {}
+        asked = sa.select(ROUND_ITEMS).where(ROUND_ITEMS.c.round > after)
+        asked = asked.order_by(ROUND_ITEMS.c.round, ROUND_ITEMS.c.rank)
+        query = sa.select(ROUNDS).where(ROUNDS.c.step > after).order_by(ROUNDS.c.step)
+        with self.read_connection() as connection:
+            for row in connection.execute(asked):
+                members.setdefault(row.round, []).append(
+                    records.RoundItem(row.item, row.role)
+                )
+            return tuple(
+                records.StoredRound(
+                    **row._mapping, items=tuple(members.get(row.step, ()))
+                )
+                for row in connection.execute(query)
+            )
+
+    def asked(self, items: Iterable[str] | None = None) -> dict[str, records.Asking]:
+        """Return the latest round that asked about each item, or about some items."""
+        columns = ROUND_ITEMS.c.item, ROUNDS.c.step, ROUNDS.c.strategy, ROUNDS.c.model
+        query = sa.select(*columns).join_from(ROUND_ITEMS, ROUNDS)
+        query = query.order_by(ROUNDS.c.step)
+        with self.read_connection() as connection:
+            return {
+                item: records.Asking(*asking)
+                for part in restricted(query, ROUND_ITEMS.c.item, items)
+                for item, *asking in connection.execute(part)
+            }
+
     # ------------------------------------------------------------------ classes
 
     def classes(self) -> tuple[records.LabelClass, ...]:
@@ -342,29 +489,26 @@ class Store(Items, Leases):
 
     def begin(self, names: Iterable[str], *, annotator: str) -> str:
         """Add the first classes of a project to an empty store; return its identity."""
-        with self.writing() as store, store.write_connection() as connection:
-            for table in (CLASSES, ITEMS, schema.ROUNDS, EVENTS):
-                if connection.execute(sa.select(table).limit(1)).first() is not None:
-                    raise StoreError(
-                        f"The label store '{self.place}' belongs to another project."
-                    )
+        with self.writing() as store:
+            if store.identity:
+                raise StoreError(
+                    f"The label store '{self.place}' belongs to another project."
+                )
             store.add_classes(names, annotator=annotator)
-            return store.identity or ""
+            return next(store.events()).uuid
 
 
-# -------------------------------------------------------------------- reading events
+def candidates_digest(ids: Iterable[str]) -> str:
+    """Return a digest of a set of items in any order: 32 hexadecimal digits.
 
-
-def _events(
-    connection: sa.Connection, *conditions: sa.ColumnElement[bool]
-) -> Iterator[StoredEvent]:
-    """Yield the events that meet all conditions; an undo has the UUID of its target."""
-    query = _WITH_TARGETS.where(*conditions).order_by(EVENTS.c.sequence)
-    for row in streamed(connection, query):
-        columns = {name: getattr(row, name) for name in _STORED}
-        yield StoredEvent(
-            **columns | {"kind": Kind(row.kind), "target": row.target_uuid}
-        )
+    Example:
+        >>> candidates_digest(["b", "a"]) == candidates_digest(["a", "b"])
+        True
+    """
+    digest = blake2b(digest_size=16)
+    for item in sorted(ids):
+        digest.update(item.encode() + b"\n")
+    return digest.hexdigest()
 
 
 # -------------------------------------------------------------------- writing events
@@ -382,11 +526,8 @@ def _check_same(stored: StoredEvent, expected: Mapping[str, Any]) -> None:
             )
 
 
-def _check_references(connection: sa.Connection, events: Sequence[Event]) -> None:
-    """Refuse events about items, classes or rounds that the store does not know."""
-    for noun, column in (("item", ITEMS.c.id), ("round", schema.ROUNDS.c.step)):
-        named = {getattr(event, noun) for event in events} - {None}
-        database.check_stored(connection, column, named, noun)
+def _check_classes(connection: sa.Connection, events: Sequence[Event]) -> None:
+    """Refuse labels of classes that are not in use."""
     query = sa.select(CLASSES.c.number).where(CLASSES.c.active)
     active = set(connection.execute(query).scalars())
     active |= {e.class_number for e in events if e.kind is Kind.CLASS_ADDED}
@@ -416,23 +557,13 @@ def _switch(connection: sa.Connection, undo: Event) -> dict[str, Any]:
 
 
 def _change_class(connection: sa.Connection, event: Event) -> None:
-    """Bring the table of classes up to date with an event."""
-    number, name = event.class_number, event.payload.get("name")
-    rows = connection.execute(sa.select(CLASSES.c.name, CLASSES.c.number))
-    number_of = {row.name: row.number for row in rows}
-    if name is not None and number_of.get(name, number) != number:
-        raise StoreError(f"The name '{name}' is taken by class {number_of[name]}.")
-    is_new, next_number = event.kind is Kind.CLASS_ADDED, len(number_of)
-    if number != next_number if is_new else number not in number_of.values():
-        raise StoreError(
-            f"'{event.kind}' names class {number}; the next new one is {next_number}."
-        )
-    change = sa.update(CLASSES).where(CLASSES.c.number == number)
-    if is_new:
-        values = {"number": number, "name": name, "active": True}
-        connection.execute(CLASSES.insert(), values)
+    """Bring the table of classes up to date; the database refuses a name twice."""
+    change = sa.update(CLASSES).where(CLASSES.c.number == event.class_number)
+    if event.kind is Kind.CLASS_ADDED:
+        values = {"number": event.class_number, "name": event.payload["name"]}
+        connection.execute(CLASSES.insert(), values | {"active": True})
     elif event.kind is Kind.CLASS_RENAMED:
-        connection.execute(change.values(name=name))
+        connection.execute(change.values(name=event.payload["name"]))
     else:
         is_active = event.kind is Kind.CLASS_RESTORED
         connection.execute(change.values(active=is_active))
