@@ -8,7 +8,6 @@ import torch
 
 from fewlabels.errors import StorageError, UnknownNameError, UsageError
 from fewlabels.projects.export import (
-    LabelRow,
     PredictionRows,
     write_labels,
     write_predictions,
@@ -17,20 +16,20 @@ from fewlabels.rng import stream
 
 ODD = 'a folder/zwölf, "12"\n.png'
 ROWS = [
-    LabelRow(
-        file_name="cats/1.png",
-        label="cat",
-        annotator="Ada",
-        time=datetime(2026, 3, 1, 12, 30, 15, 250_000, tzinfo=UTC),
-        round=0,
-        strategy="npc",
-    ),
-    LabelRow(
-        file_name=ODD,
-        label="a dog, or so",
-        time=datetime(2026, 3, 1, 1, tzinfo=timezone(timedelta(hours=2))),
-    ),
-    LabelRow(file_name="3.png", label="cat", round=2, strategy="audit"),
+    {
+        "file_name": "cats/1.png",
+        "label": "cat",
+        "annotator": "Ada",
+        "time": datetime(2026, 3, 1, 12, 30, 15, 250_000, tzinfo=UTC),
+        "round": 0,
+        "strategy": "npc",
+    },
+    {
+        "file_name": ODD,
+        "label": "a dog, or so",
+        "time": datetime(2026, 3, 1, 1, tzinfo=timezone(timedelta(hours=2))),
+    },
+    {"file_name": "3.png", "label": "cat", "round": 2, "strategy": "audit"},
 ]
 
 
@@ -59,7 +58,7 @@ def test_labels_as_parquet_hold_the_same(tmp_path):
     found = pq.read_table(path).to_pylist()
     for row, expected in zip(found, ROWS, strict=True):
         assert row.pop("source") == "human"
-        assert row == vars(expected)
+        assert row == dict.fromkeys(row) | expected
 
 
 @pytest.mark.parametrize("name", ["labels.csv", "labels.parquet"])

@@ -7,6 +7,6 @@ from .training_plan import (
     duration as duration,
     plan as plan,
 )
-from .prediction import Predictions as Predictions, predict as predict
+from .export import Predictions as Predictions, predict as predict
 from .project import Project as Project
 from .status import NextStep as NextStep, Status as Status

@@ -1,10 +1,12 @@
-"""What a project leaves behind: tables of labels and predictions, and its model.
+"""What a project leaves behind: its model, tables of labels, and predictions.
 
 A trained model is three files: ``model.safetensors``, ``config.json`` and a card, as
 Hugging Face's model hub knows them. Weights are safetensors, which hold numbers only;
 nothing is unpickled or imported by a name in a file.
 ``model.onnx`` is the same model for programs without Python; the extra ``onnx``
 installs what torch needs to write it.
+
+Shapes: n images, C classes.
 """
 
 import copy
@@ -13,10 +15,11 @@ import logging
 import math
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import file_digest, sha256
+from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,8 +30,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from torch import Tensor, nn
 
 from fewlabels import files, models, rng
+from fewlabels.data.files import FileImages, check_files
+from fewlabels.data.folder import image_names
 from fewlabels.data.untrusted import printable
-from fewlabels.errors import DataError, UnknownNameError, UsageError
+from fewlabels.data.vectors import Vectors
+from fewlabels.errors import (
+    DataError,
+    ShapeError,
+    UnknownNameError,
+    UnreadableFile,
+    UsageError,
+)
 from fewlabels.experiments.evaluation import AuditedAccuracy
 from fewlabels.experiments.settings import faults
 from fewlabels.models import Network, as_input, checkpoint, encoders
@@ -36,29 +48,26 @@ from fewlabels.models.classifiers import FrozenClassifier, NetworkClassifier
 from fewlabels.models.encoders import Encoder
 from fewlabels.models.module_encoder import ModuleEncoder
 from fewlabels.names import check_installed
+from fewlabels.pool import ArrayImages, Images
+from fewlabels.progress import track
+from fewlabels.projects.rows import row_names
 from fewlabels.projects.settings import LARGEST_SIDE
 from fewlabels.protocols import Classifier
 
+_TEXT = pa.string()
 PREDICTION_COLUMNS = {
-    "file_name": pa.string(),
-    "label": pa.string(),
+    **dict.fromkeys(("file_name", "label", "confidence", "source"), _TEXT),
     "confidence": pa.float32(),
-    "source": pa.string(),
 }
 """First columns of a table of predictions, with their types."""
 
+_LABEL_COLUMNS = ("file_name", "label", "annotator", "time", "round", "strategy")
+_LABEL_TYPES = {"time": pa.timestamp("ms", tz="UTC"), "round": pa.int64()}
 _LABEL_SCHEMA = pa.schema(
-    {
-        "file_name": pa.string(),
-        "label": pa.string(),
-        "annotator": pa.string(),
-        "time": pa.timestamp("ms", tz="UTC"),
-        "round": pa.int64(),
-        "strategy": pa.string(),
-        "source": pa.string(),
-    }
+    dict.fromkeys((*_LABEL_COLUMNS, "source"), _TEXT) | _LABEL_TYPES
 )
 _ENDINGS = (".csv", ".parquet")
+_CHUNK = 128  # images that four threads embed at once, and a step of the progress
 _MAX_GROUP = 8192  # rows of a row group
 _MAX_HEADER = 4096  # bytes
 
@@ -458,24 +467,6 @@ def write_onnx(path: Path, classifier: Classifier, input_shape: Sequence[int]) -
 # -------------------------------------------------------------------------- tables
 
 
-@dataclass(frozen=True, kw_only=True)
-class LabelRow:
-    """One label, as a person gave it."""
-
-    file_name: str
-    """Path below the folder of images, with forward slashes."""
-    label: str
-    """Name of the class."""
-    annotator: str | None = None
-    """Who gave it."""
-    time: datetime | None = None
-    """When, with its time zone."""
-    round: int | None = None
-    """Number of the round that asked for it, from zero."""
-    strategy: str | None = None
-    """What chose the image: the name of a strategy, or ``"audit"``."""
-
-
 @dataclass(frozen=True, eq=False)
 class PredictionRows:
     """Some images with their probabilities, and their labels where people gave one."""
@@ -488,20 +479,18 @@ class PredictionRows:
     """The class that a person gave, None where nobody did; empty: nobody, anywhere."""
 
 
-def write_labels(path: Path, rows: Iterable[LabelRow]) -> None:
+def write_labels(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write labels as CSV or Parquet, by the ending of the name.
-
-    The columns are ``file_name``, ``label``, ``annotator``, ``time``, ``round``,
-    ``strategy`` and ``source``, which is always ``human`` here.
 
     Args:
         path: ``labels.csv`` or ``labels.parquet``.
-        rows: The labels, in their order in the file.
+        rows: The labels, in their order in the file: ``file_name``, ``label``,
+            ``annotator``, ``time`` (with its zone), ``round`` from zero, and
+            ``strategy``, what chose the image. The column ``source`` says ``human``.
     """
-    labels = [{**vars(row), "source": "human"} for row in rows]
-    names = _LABEL_SCHEMA.names
-    columns = {name: [label[name] for label in labels] for name in names}
-    write_table(path, _LABEL_SCHEMA, [columns] if labels else [])
+    labels = [{**row, "source": "human"} for row in rows]
+    table = pa.Table.from_pylist(labels, schema=_LABEL_SCHEMA)
+    write_table(path, _LABEL_SCHEMA, [table])
 
 
 def write_predictions(
@@ -526,7 +515,8 @@ def write_predictions(
         raise UsageError(f"The classes {list(classes)} are not distinct.")
     numbers = {f"p_{name}": pa.float32() for name in classes}
     schema = pa.schema(PREDICTION_COLUMNS | numbers)
-    write_table(path, schema, (_prediction_columns(rows, classes) for rows in parts))
+    columns = (_prediction_columns(rows, classes) for rows in parts)
+    write_table(path, schema, (pa.table(part, schema=schema) for part in columns))
 
 
 def _prediction_columns(rows: PredictionRows, classes: Sequence[str]) -> dict[str, Any]:
@@ -578,15 +568,14 @@ def _check_table_ending(path: Path) -> None:
         raise UnknownNameError("format of a table", path.suffix or path.name, _ENDINGS)
 
 
-def write_table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, Any]]) -> None:
-    """Write a table from its columns, some rows at a time, wholly or not at all.
+def write_table(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    """Write a table, some rows at a time, wholly or not at all.
 
     The ending decides the format. In a CSV file (UTF-8, a line feed after each row) an
     empty cell stands for nothing, numbers have six digits, and times are in ISO 8601,
     UTC.
     """
     _check_table_ending(path)
-    tables = (pa.table(columns, schema=schema) for columns in parts)
     with files.replace_file(path) as partial:
         if path.suffix.lower() == ".parquet":
             with pq.ParquetWriter(partial, schema) as writer:
@@ -608,3 +597,102 @@ def _cell(value: object) -> object:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="milliseconds")
     return value
+
+
+# --------------------------------------------------------------------- predictions
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Predictions of a model for some images."""
+
+    file_names: tuple[str, ...]
+    """Path of each image below its folder, n names."""
+    classes: tuple[str, ...]
+    """Names of the classes."""
+    probabilities: Tensor
+    """Shape (n, C), float32."""
+    unreadable: tuple[UnreadableFile, ...] = ()
+    """Files that could not be used, by name and reason."""
+    are_rows: bool = False
+    """Whether the items are rows, not images."""
+
+    def __len__(self) -> int:
+        """Return the number of images."""
+        return len(self.file_names)
+
+    @property
+    def labels(self) -> list[str]:
+        """The likeliest class of each image."""
+        numbers = self.probabilities.argmax(dim=1).tolist()
+        return [self.classes[number] for number in numbers]
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write them as ``.csv`` or ``.parquet``, by the ending of the name.
+
+        Earlier predictions are replaced; another file is left alone.
+        """
+        check_replaceable_table(Path(path))
+        rows = PredictionRows(self.file_names, self.probabilities)
+        write_predictions(Path(path), self.classes, [rows])
+
+
+def predict(
+    model: str | PathLike[str] | LoadedModel, source: str | PathLike[str]
+) -> Predictions:
+    """Use an exported model on all images below a folder, or on all rows of a file.
+
+    Images are decoded as they were for training: brought to the same size and number
+    of channels. What cannot be read is left out and listed.
+
+    Args:
+        model: The folder of an exported model, or one that was loaded.
+        source: Where the images are; for a model of rows a file of them (.parquet,
+            .npz or .npy), or a folder of shards, that are as long as those it learned
+            from.
+
+    Returns:
+        Probabilities, in the natural order of the files' names, or that of the rows.
+    """
+    loaded = model if isinstance(model, LoadedModel) else load_model(Path(model))
+    shape, path = loaded.input_shape, Path(source)
+    unreadable: tuple[UnreadableFile, ...] = ()
+    images: Images
+    if len(shape) == 1:
+        vectors = Vectors.read(path)
+        width = vectors.rows.shape[1]
+        if width != shape[0]:
+            raise ShapeError(
+                f"The model takes rows of {shape[0]} numbers, not {width}."
+            )
+        images, names = ArrayImages(vectors.rows), row_names(vectors)
+    else:
+        if not path.is_dir():
+            raise DataError(f"There is no folder {path}; give a folder of images.")
+        listed, passed_over = image_names(path)
+        found, damaged = check_files((name, path / name) for name in listed)
+        unreadable = tuple(sorted([*passed_over, *damaged]))
+        if not found:
+            first = f" ({unreadable[0]})" if unreadable else ""
+            raise DataError(f"There is no image to be used in {path}{first}.")
+        images = FileImages(tuple(found), (shape[0], shape[1], shape[2]))
+        names = tuple(file.name for file in found)
+    shares = torch.cat(list(probabilities(loaded.classifier, images)))
+    are_rows = len(shape) == 1
+    return Predictions(names, loaded.classes, shares, unreadable, are_rows=are_rows)
+
+
+def probabilities(classifier: Classifier, images: Images) -> Iterator[Tensor]:
+    """Yield the probabilities of all images, some at a time.
+
+    Args:
+        classifier: The classifier.
+        images: The images.
+
+    Yields:
+        Probabilities of the next images, float32, shape (at most 128, C).
+    """
+    with track("Predicting", len(images)) as advance:
+        for part in torch.split(torch.arange(len(images)), _CHUNK):
+            yield torch.softmax(classifier.outputs(images, part).logits, dim=1)
+            advance(len(part))

@@ -19,7 +19,6 @@ from fewlabels.errors import UnlearnedLabelsError, UsageError, count
 from fewlabels.projects import export
 from fewlabels.projects.folder import NUM_TO_TELL_APART, ModelRecord
 from fewlabels.projects.model_training import is_up_to_date
-from fewlabels.projects.prediction import probabilities
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.status import project_status
 from fewlabels.projects.store.records import LABELS
@@ -110,14 +109,14 @@ def export_project(
     snapshot = project.snapshot()
     path_of = {item.id: item.path for item in snapshot.items}
     rows = [
-        export.LabelRow(
-            file_name=path_of[verdict.item],
-            label=snapshot.classes[verdict.class_number],
-            annotator=verdict.annotator,
-            time=verdict.server_time,
-            round=verdict.round,
-            strategy="audit" if verdict.item in snapshot.audit else verdict.strategy,
-        )
+        {
+            "file_name": path_of[verdict.item],
+            "label": snapshot.classes[verdict.class_number],
+            "annotator": verdict.annotator,
+            "time": verdict.server_time,
+            "round": verdict.round,
+            "strategy": "audit" if verdict.item in snapshot.audit else verdict.strategy,
+        }
         for verdict in snapshot.verdicts
         if verdict.kind in LABELS and verdict.class_number is not None
     ]
@@ -152,7 +151,7 @@ def _write_model(
 
     def predictions() -> Iterator[export.PredictionRows]:
         start, items, names = 0, snapshot.items, snapshot.classes
-        for part in probabilities(classifier, pool.images):
+        for part in export.probabilities(classifier, pool.images):
             some = items[start : start + len(part)]
             labels = [snapshot.known.get(item.id) for item in some]
             human = [None if label is None else names[label] for label in labels]

@@ -26,9 +26,9 @@ from fewlabels.gram.nodes import directions
 from fewlabels.gram.principal import principal_basis
 from fewlabels.pool import UNKNOWN, Pool, RowSource, read_rows
 from fewlabels.projects import Project
+from fewlabels.projects.export import probabilities
 from fewlabels.projects.folder import NUM_TO_TELL_APART
 from fewlabels.projects.image_index import thumbnails
-from fewlabels.projects.prediction import probabilities
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.training_plan import HEAD, SMALL_SIDE
 from fewlabels.rng import stream
