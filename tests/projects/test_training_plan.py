@@ -86,9 +86,9 @@ class Many(ArrayImages):
 )
 def test_the_choice_depends_on_the_images_alone(clock, shape, trainer, options, words):
     found = plan(images(100, shape))
-    assert (found.trainer, found.options) == (trainer, options)
+    assert (found.trainer.name, found.trainer.options) == (trainer, options)
     assert clock.now == 0  # nothing was timed
-    assert training.make(found.trainer, **found.options).num_steps is None
+    assert training.make(found.trainer.name, **found.trainer.options).num_steps is None
     assert words in found.reason
     assert found.shape == shape  # images in memory stay as they are
 
@@ -98,8 +98,8 @@ def test_the_choice_depends_on_the_images_alone(clock, shape, trainer, options, 
 )
 def test_known_shares_are_what_is_aligned_to(shares, option):
     over = plan(images(40, (3, 100, 80)), shares=shares)
-    assert over.options == {**ENCODED, "shares": option}
-    assert plan(images(40), shares=shares).options == {"shares": option}
+    assert over.trainer.options == {**ENCODED, "shares": option}
+    assert plan(images(40), shares=shares).trainer.options == {"shares": option}
     target = "uniform" if option == "even" else option
     scratch = from_scratch(shares)
     assert (scratch.name, scratch.options) == ("fixmatch-darp", {"target": target})
@@ -111,7 +111,7 @@ def test_known_shares_are_what_is_aligned_to(shares, option):
 def test_the_trainer_of_a_plan_exists_and_takes_its_options(clock, shape, shares):
     for kind in (ArrayImages, Many):
         found = plan(kind(images(40, shape).items), shares=shares)
-        training.resolve(found.trainer, found.options)
+        training.resolve(found.trainer.name, found.trainer.options)
 
 
 def test_photos_are_read_as_large_as_the_network_sees_them(tmp_path):
@@ -120,7 +120,7 @@ def test_photos_are_read_as_large_as_the_network_sees_them(tmp_path):
     pool = data.load(tmp_path, "none")
     assert pool.images.shape == (3, 32, 32)  # what loading would make of them
     found = plan(pool.images)
-    assert (found.trainer, found.options) == ("frozen-blend", ENCODED)
+    assert (found.trainer.name, found.trainer.options) == ("frozen-blend", ENCODED)
     assert found.shape == (3, 160, 160)
     assert "120 pixels a side: a head without training steps" in found.reason
 
@@ -129,16 +129,19 @@ def test_small_photos_are_read_as_they_are_and_enlarged_by_the_encoder(tmp_path)
     for number in range(3):
         save(tmp_path / f"{number}.png", number, height=30, width=32, channels=3)
     found = plan(data.load(tmp_path, "none").images)
-    assert (found.options, found.shape) == (ENCODED, (3, 30, 32))
+    assert (found.trainer.options, found.shape) == (ENCODED, (3, 30, 32))
 
 
 def test_past_what_a_graph_can_join_a_linear_head_is_fitted():
     photos = Many(images(10, (3, 40, 40)).items)
-    assert plan(photos).trainer == "frozen-linear"
+    assert plan(photos).trainer.name == "frozen-linear"
     few = images(10, (3, 40, 40))
-    assert plan(few, num_items=10**6).trainer == "frozen-linear"
+    assert plan(few, num_items=10**6).trainer.name == "frozen-linear"
     gray = plan(Many(images(10, (1, 28, 28)).items))
-    assert (gray.trainer, gray.options["encoder"]) == ("frozen-linear", "pixels")
+    assert (gray.trainer.name, gray.trainer.options["encoder"]) == (
+        "frozen-linear",
+        "pixels",
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,7 +157,7 @@ def test_quality_is_what_is_read_and_what_the_network_sees(tmp_path, asked, side
         save(tmp_path / f"{number}.png", number, height=100, width=120, channels=3)
     pool = data.load(tmp_path, "none")
     found = plan(pool.images, **asked)
-    assert found.options["encoder_options"] == {"size": side}
+    assert found.trainer.options["encoder_options"] == {"size": side}
     assert found.shape == (3, side, side)
 
 
@@ -203,7 +206,7 @@ def test_without_the_pretrained_network_pixels_are_compared(
         save(tmp_path / f"{number}.png", number, height=side, width=side, channels=3)
     found = plan(data.load(tmp_path, "none").images)
     small = min(side, 32)
-    assert (found.trainer, found.shape) == ("blend", (3, small, small))
+    assert (found.trainer.name, found.shape) == ("blend", (3, small, small))
     assert "pip install 'fewlabels[encoders]'. Until then: a head" in found.reason
 
 

@@ -208,7 +208,7 @@ def save_model(
     classifier: Classifier,
     classes: Sequence[str],
     input_shape: Sequence[int],
-    facts: Facts,
+    facts: Facts | None = None,
 ) -> ModelConfig:
     """Write a trained model, so that it can be used without the project.
 
@@ -222,7 +222,7 @@ def save_model(
         classifier: What a trainer of this package returned.
         classes: Names of the classes.
         input_shape: Shape of the pool's images: channels, height and width.
-        facts: How it was made, for the card.
+        facts: How it was made, for the card; None: there is no card.
 
     Returns:
         The configuration that was written.
@@ -246,7 +246,8 @@ def save_model(
     files.make_folder(folder)
     with files.replace_file(folder / _WEIGHTS) as partial:
         partial.write_bytes(content)
-    files.replace_text(folder / _CARD, _model_card(facts, config))
+    if facts is not None:
+        files.replace_text(folder / _CARD, _model_card(facts, config))
     text = files.add_checksum(config.model_dump_json(indent=2) + "\n")
     files.replace_text(folder / _CONFIG, text)
     return config

@@ -25,7 +25,7 @@ from fewlabels.models.embedding import embedded
 from fewlabels.names import identity
 from fewlabels.pool import UNKNOWN, Pool
 from fewlabels.projects import folder as folders
-from fewlabels.projects.export import Facts, load_model, save_model
+from fewlabels.projects.export import load_model, save_model
 from fewlabels.projects.folder import ModelRecord
 from fewlabels.projects.settings import assumed_shares, with_shares
 from fewlabels.projects.snapshot import Snapshot
@@ -95,12 +95,6 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
     is_free[[snapshot.positions[item] for item in audit]] = False
     guesses = _guesses(pool, predicted)
     counts = torch.bincount(predicted, minlength=pool.num_classes)
-    facts = Facts(
-        trainer=chosen.name,
-        label_counts=pool.class_counts,
-        num_images=len(pool),
-        strategy=project.settings.strategy.name,
-    )
     with project.alone(_MODELS_LOCK, "writing a model", timeout=-1):
         number = len(project.records())
         folder = project.models_folder / folders.folder_name(number)
@@ -129,7 +123,7 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
                 project, chosen.name, len(pool.labeled), guesses[is_free.numpy()]
             ),
         )
-        save_model(folder, classifier, pool.classes, pool.images.shape, facts)
+        save_model(folder, classifier, pool.classes, pool.images.shape)
         with files.replace_file(folder / _GUESSES) as partial:
             partial.write_bytes(guesses.tobytes())
         folders.write_record(folder, record)

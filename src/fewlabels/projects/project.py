@@ -115,19 +115,17 @@ class Project:
         pictures = None if images is None else Path(images).expanduser()
         folders.check_empty(place)
         source = training_plan.Source.of(place, pictures, new.encoder, first)
-        trainer, shape, reason = source.plan(new, shares)
+        planned = source.plan(new, shares)
         index = source.index
         settings = new.settings(
             len(set(index.representative.values())),
             images=None if pictures is None else folders.reference(pictures, place),
             vectors=source.reference,
-            trainer=trainer,
-            shape=shape,
-            reason=reason,
+            **vars(planned),
         )
         check_address(settings.store)
         strategies.resolve(settings.strategy.name, settings.strategy.options)
-        source.check(trainer, shape, names)
+        source.check(planned, names)
         with folders.new_project_folder(place) as partial:
             with Store.open(folders.store_place(partial, settings)) as opened:
                 identity = opened.begin(names, annotator=labels.OWNER)

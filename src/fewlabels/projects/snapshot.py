@@ -115,26 +115,18 @@ class Snapshot:
         their verdicts, or else as many as there shall be.
         """
         asked = {entry.item for each in self.rounds for entry in each.items}
-        others = (verdict for verdict in self.verdicts if not verdict.is_imported)
-        num_people = max(self.overlap, len({verdict.annotator for verdict in others}))
-        num_verdicts: Counter[str] = Counter()
-        num_given: Counter[str] = Counter()
-        for verdict in self.verdicts:
-            num_verdicts[verdict.item] += 1
-            num_given[verdict.item] += num_answers(verdict.kind, self.overlap)
+        people = {v.annotator for v in self.verdicts if not v.is_imported}
+        given, num_people = records.by_item(self.verdicts), len(people)
         return frozenset(
             item
             for item in asked
-            if num_given[item] < self.overlap and num_verdicts[item] < num_people
+            if not _is_answered(given[item], self.overlap, num_people)
         )
 
     @property
     def open_rounds(self) -> tuple[StoredRound, ...]:
         """The last round and, where it was chosen ahead, those that it keeps open."""
-        if not self.rounds:
-            return ()
-        last = self.rounds[-1]
-        return self.rounds[last.options.get("since", last.step) :]
+        return self.rounds[self.rounds[-1].first_open :] if self.rounds else ()
 
     @cached_property
     def open(self) -> tuple[RoundItem, ...]:
@@ -284,10 +276,7 @@ class Tally:
     @property
     def num_open(self) -> int:
         """Images that wait for an answer, of the last round and those it keeps open."""
-        if not self.rounds:
-            return 0
-        last = self.rounds[-1]
-        return self.num_open_since(last.options.get("since", last.step))
+        return self.num_open_since(self.rounds[-1].first_open) if self.rounds else 0
 
     def num_open_since(self, step: int) -> int:
         """Return how many images of a round and of later ones wait for an answer."""
@@ -315,7 +304,13 @@ class Tally:
             else:
                 affected = {member.item for asked in added for member in asked.items}
                 affected |= changed & self.places.keys()
-            unanswered = [item for item in affected if not self._is_answered(item)]
+            unanswered = [
+                item
+                for item in affected
+                if not _is_answered(
+                    self.verdicts.get(item, ()), self.overlap, self._num_people
+                )
+            ]
             present = {item.id for item in moment.items(ids=unanswered)}
         self.waiting = (self.waiting - affected) | present
         self.rounds += added
@@ -344,14 +339,14 @@ class Tally:
 
     @property
     def _num_people(self) -> int:
-        """Annotators who answered, or who are wanted if those are more."""
-        return max(self.overlap, sum(n > 0 for n in self._answering.values()))
+        """Annotators who answered."""
+        return sum(n > 0 for n in self._answering.values())
 
-    def _is_answered(self, item: str) -> bool:
-        """Return whether an image has its answers, or nobody is left to answer."""
-        verdicts = self.verdicts.get(item, ())
-        answers = sum(num_answers(verdict.kind, self.overlap) for verdict in verdicts)
-        return answers >= self.overlap or len(verdicts) >= self._num_people
+
+def _is_answered(verdicts: Sequence[Verdict], overlap: int, num_people: int) -> bool:
+    """Return whether an image has its answers, or nobody is left to answer."""
+    num_given = sum(num_answers(verdict.kind, overlap) for verdict in verdicts)
+    return num_given >= overlap or len(verdicts) >= max(overlap, num_people)
 
 
 def _comes_back(verdict: Verdict) -> bool:

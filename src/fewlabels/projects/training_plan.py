@@ -6,12 +6,11 @@ steps on some of the images.
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any, cast
 
 import torch
 
@@ -61,14 +60,12 @@ Clock = Callable[[], float]
 class TrainingPlan:
     """How to train, and why."""
 
-    trainer: str
-    """Name of the trainer."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Its options."""
-    shape: tuple[int, int, int]
-    """Channels, height and width that images are brought to."""
-    reason: str
-    """Why this trainer, in a sentence."""
+    trainer: Choice
+    """The trainer and its options."""
+    shape: tuple[int, ...]
+    """Channels, height and width that images are brought to, or the length of a row."""
+    reason: str | None = None
+    """Why this trainer, in a sentence; None: somebody chose it."""
 
 
 def plan(
@@ -132,12 +129,9 @@ def plan(
         seen = f"features, computed once by {ENCODER} at {pixels} pixels"
         if not is_small and size is None:
             size = pixels
-    chosen = with_shares(chosen, shares)
-    shape = images.shape if files is None else common_shape(files, size)
     return TrainingPlan(
-        trainer=chosen.name,
-        options=chosen.options,
-        shape=cast("tuple[int, int, int]", tuple(shape)),
+        trainer=with_shares(chosen, shares),
+        shape=tuple(images.shape) if files is None else common_shape(files, size),
         reason=f"{why}: a head without training steps is fitted to their {seen}.",
     )
 
@@ -204,42 +198,41 @@ class Source:
         files = tuple(image_file(file, images) for file in index.files)
         return cls(index, files, vectors, own)
 
-    def plan(
-        self, new: NewProject, shares: Shares
-    ) -> tuple[Choice, tuple[int, ...], str | None]:
-        """Return trainer, shape of items and reason: as the owner chose, or as fits."""
-        reason = None
-        if self.vectors is not None:
-            width = self.vectors.rows.shape[1]
-            if new.trainer is None:
-                reason = f"A linear head is fitted to your rows of {width} numbers."
-            head = new.trainer or Choice(name=OVER_ROWS)
-            bare = training.variant(head.name, inputs="") or head.name
-            head = head.model_copy(update={"name": bare})
-            return with_shares(head, shares), (width,), reason
-        if new.encoder is None and new.trainer is None:
-            default = plan(
+    def plan(self, new: NewProject, shares: Shares) -> TrainingPlan:
+        """Return how to train: as the owner chose, or as fits."""
+        reason, shape = None, tuple[int, ...]()
+        if self.vectors is None and new.encoder is None and new.trainer is None:
+            return plan(
                 FileImages(self.files, common_shape(self.files, new.size)),
                 num_items=self.index.num_listed,
                 shares=shares,
                 quality=new.quality or NORMAL,
                 size=new.size,
             )
-            head = Choice(name=default.trainer, options=dict(default.options))
-            return head, default.shape, default.reason
-        head = new.trainer or Choice(name=_over_features(self.index.num_listed))
-        if new.encoder is not None:
-            head = head.over(encoders.absolute(new.encoder))
-        if "encoder" not in training.options(head.name):
-            return with_shares(head, shares), common_shape(self.files, new.size), None
-        head, shape = self._with_size(head, new.size, new.quality)
-        if new.encoder is not None:
-            options = training.make(head.name, **head.options).options
-            reason = (
-                f"You chose the encoder {options['encoder']}; images are read at "
-                f"{shape[1]} x {shape[2]} pixels, and their features are kept."
-            )
-        return with_shares(head, shares), shape, reason
+        if self.vectors is not None:
+            shape = (self.vectors.rows.shape[1],)
+            if new.trainer is None:
+                reason = f"A linear head is fitted to your rows of {shape[0]} numbers."
+            head = new.trainer or Choice(name=OVER_ROWS)
+            bare = training.variant(head.name, inputs="") or head.name
+            head = head.model_copy(update={"name": bare})
+        else:
+            head = new.trainer or Choice(name=_over_features(self.index.num_listed))
+            if new.encoder is not None:
+                head = head.over(encoders.absolute(new.encoder))
+            has_encoder = "encoder" in training.options(head.name)
+            shape = common_shape(self.files, new.size)
+            if has_encoder:
+                head, shape = self._with_size(head, new.size, new.quality)
+            if has_encoder and new.encoder is not None:
+                options = training.make(head.name, **head.options).options
+                reason = (
+                    f"You chose the encoder {options['encoder']}; images are read at "
+                    f"{shape[1]} x {shape[2]} pixels, and their features are kept."
+                )
+        return TrainingPlan(
+            trainer=with_shares(head, shares), shape=shape, reason=reason
+        )
 
     def _with_size(
         self, head: Choice, size: int | None, quality: Quality | None
@@ -264,16 +257,14 @@ class Source:
             size = _side(quality, None)
         return head, common_shape(self.files, size)
 
-    def check(
-        self, trainer: Choice, shape: tuple[int, ...], classes: Sequence[str]
-    ) -> None:
+    def check(self, planned: TrainingPlan, classes: Sequence[str]) -> None:
         """Raise if the training cannot take such items; none is read for it."""
         num_items = len(self.index.files)
         dtype = torch.uint8 if self.vectors is None else torch.float32
-        blank = torch.zeros((), dtype=dtype).expand(num_items, *shape)
+        blank = torch.zeros((), dtype=dtype).expand(num_items, *planned.shape)
         unknown = torch.full((num_items,), UNKNOWN)
         pool = Pool.build(ArrayImages(blank), unknown, classes)
-        training.resolve(trainer.name, trainer.options).check(pool)
+        training.resolve(planned.trainer.name, planned.trainer.options).check(pool)
 
 
 # ------------------------------------------------------------------------ its time

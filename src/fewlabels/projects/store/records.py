@@ -243,6 +243,11 @@ class StoredRound:
     created: datetime | None = None
     """When it was stored; filled in by the store."""
 
+    @property
+    def first_open(self) -> int:
+        """The first of the rounds that it keeps open: itself, or one chosen before."""
+        return int(self.options.get("since", self.step))
+
     def __post_init__(self) -> None:
         """Check that everything can be written down."""
         _check_text(self.strategy, self.model)
