@@ -20,8 +20,8 @@ from fewlabels.data.untrusted import natural_key
 from fewlabels.errors import UnknownNameError, UsageError, count
 from fewlabels.names import check_installed, import_paths
 from fewlabels.projects import Project
-from fewlabels.projects.classes import check_class_names
 from fewlabels.projects.folder import check_empty
+from fewlabels.projects.labels import check_class_names
 from fewlabels.projects.settings import FILE, NewProject
 
 _MOST_FOLDERS = 100

@@ -201,15 +201,8 @@ def tell(
                 payload["unsure"] = True
             if answer.lead_time is not None:
                 payload["lead_time"] = answer.lead_time
-            new = Event(
-                kind=kind,
-                annotator=who,
-                item=answer.id,
-                class_number=number,
-                client_time=answer.time,
-                payload=payload,
-                **vars(asking_of[answer.id]),
-            )
+            more = {**vars(asking_of[answer.id]), "client_time": answer.time}
+            new = Event(kind, who, answer.id, number, payload=payload, **more)
             events.append(new)
         store.append(events)
     if not parsed.faults and str(path.resolve()) in _written_files(project):

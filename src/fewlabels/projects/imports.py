@@ -11,18 +11,17 @@ from dataclasses import dataclass, field
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fewlabels.data.folder import folder_labels, image_names
 from fewlabels.data.untrusted import printable
 from fewlabels.errors import AnswersError, DataError, Fault, UsageError
 from fewlabels.files import digest_of, read_regular
 from fewlabels.progress import track
-from fewlabels.projects import exchange
-from fewlabels.projects.classes import add_class, free_name, retire_class
+from fewlabels.projects import exchange, labels
 from fewlabels.projects.exchange import FaultyRowError, SourceRow, quoted, text_of
 from fewlabels.projects.image_index import inside
-from fewlabels.projects.labels import annotator_name, part_uuid, undo_written
+from fewlabels.projects.labels import annotator_name, part_uuid
 from fewlabels.projects.store import Event, Item, Kind, Store, Verdict, new_uuid
 from fewlabels.projects.store.records import IMPORTED, LABELS, by_item, measuring_items
 
@@ -152,20 +151,14 @@ def import_labels(
         new_classes = tuple(name for name in names if name not in plan.in_use)
         if accepted and not dry_run:
             for label in new_classes:
-                add_class(store, label, part_uuid(own, _CLASS, label))
+                labels.add_class(store, label, part_uuid(own, _CLASS, label))
             number_of = {entry.name: entry.number for entry in store.classes()}
             name = printable(path.name or path.resolve().name)[:_MAX_NAME]
+            more: dict[str, Any] = {"payload": {_KEY: own, "file": name}}
+            more["strategy"] = IMPORTED
             store.append(
-                Event(
-                    kind=Kind.LABEL,
-                    annotator=who,
-                    uuid=uuid_of[item],
-                    item=item,
-                    class_number=number_of[label],
-                    strategy=IMPORTED,
-                    payload={_KEY: own, "file": name},
-                )
-                for item, label in accepted.items()
+                Event(Kind.LABEL, who, i, number_of[label], uuid=uuid_of[i], **more)
+                for i, label in accepted.items()
             )
     return Imported(
         uuid=own,
@@ -201,13 +194,14 @@ def undo_import(project: "Project", uuid: str | None = None) -> UndoneImport:
             last = max(held, key=lambda label: label.sequence)
             (stored,) = store.events(uuids=[last.uuid])
             uuid = str(stored.payload[_KEY])
-        undone = undo_written(store, uuid)
+        undone = labels.undo_written(store, uuid)
         named = {verdict.class_number for verdict in store.verdicts()}
         retired = []
         for entry in store.classes():
             added = store.event(part_uuid(uuid, _CLASS, entry.name))
             if added and entry.is_active and entry.number not in named:
-                retire_class(store, entry)
+                facts = {"name": entry.name}
+                labels.write_class(store, Kind.CLASS_RETIRED, entry.number, facts)
                 retired.append(entry.name)
     return UndoneImport(
         uuid=uuid, num_labels=len(undone), retired_classes=tuple(retired)
@@ -336,7 +330,7 @@ class _Plan:
                 file = "" if entry.line else f"{path}: "
                 self.faults.append(entry.fault(f"{file}{error}"))
                 return
-            label = free_name(word, self._classes.names)
+            label = labels.free_name(word, self._classes.names)
             self._classes = exchange.ClassFinder([*self._classes.names, label])
             if len(self._classes.names) > len(self.in_use) + _MAX_NEW_CLASSES:
                 raise UsageError(

@@ -1,4 +1,4 @@
-"""Answers about images: each call is one transaction of the label store.
+"""Answers about images, and classes: each call is one transaction of the store.
 
 A call that has the argument ``uuid`` may be sent again under the same UUID
 (:func:`store.new_uuid`), because a response was lost or a process was killed: it writes
@@ -11,7 +11,7 @@ number, so that nothing but the UUID and the images is needed to find all of the
 
 import getpass
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -24,6 +24,8 @@ from fewlabels.errors import (
     UsageError,
     count,
 )
+from fewlabels.projects.exchange import STATUS_WORDS
+from fewlabels.projects.folder import NUM_TO_TELL_APART
 from fewlabels.projects.store import Event, Kind, Store, StoredEvent, new_uuid, records
 from fewlabels.projects.store.leases import LEASE_SECONDS
 from fewlabels.projects.store.records import Asking, Verdict
@@ -340,14 +342,8 @@ def revise(
             if kind is not Kind.UNDO:
                 how = records.CONFIRMED if item in predicted else records.CORRECTED
                 by = own.asking if own else asked.get(item, Asking(None, how, None))
-                new = Event(
-                    kind=Kind.RELABEL if own and kind is Kind.LABEL else kind,
-                    annotator=who,
-                    item=item,
-                    class_number=number,
-                    **vars(by),
-                )
-                parts.append(new)
+                new = Kind.RELABEL if own and kind is Kind.LABEL else kind
+                parts.append(Event(new, who, item, number, **vars(by)))
             events += _numbered(uuid, item, parts)
         store.append(events)
     return Revised(tuple(changed), **left_out)
@@ -419,7 +415,7 @@ def undo_written(store: Store, uuid: str) -> tuple[Verdict, ...]:
 
 def undo_of(event: Event) -> Event:
     """Return the event that undoes another one, in the name of whoever wrote that."""
-    return Event(kind=Kind.UNDO, annotator=event.annotator, target=event.uuid)
+    return Event(Kind.UNDO, event.annotator, target=event.uuid)
 
 
 def part_uuid(uuid: str, *part: object) -> str:
@@ -468,3 +464,173 @@ def _check_measuring(
             f"{count(len(refused), 'image')} of these measure how good the model is, "
             "or wait in a round with such images. Change those one at a time."
         )
+
+
+# --------------------------------------------------------------------------- classes
+
+
+def add_classes(
+    project: "Project", names: Sequence[str], *, uuid: str | None = None
+) -> tuple[str, ...]:
+    """Add classes that were forgotten or, if one is refused, none.
+
+    Args:
+        project: The project.
+        names: Their names.
+        uuid: UUID of this call, for sending it again, if there is one name.
+
+    Returns:
+        The names of all classes.
+    """
+    with project.store.writing() as store:
+        for name in names:
+            add_class(store, name, uuid)
+        return _names(store)
+
+
+def rename_class(
+    project: "Project", old: str, new: str, *, uuid: str | None = None
+) -> tuple[str, ...]:
+    """Give a class another name, and return the names of all."""
+    with project.store.writing() as store:
+        names, payload = _names(store), {"name": new.strip()}
+        if store.sent(uuid, kind=Kind.CLASS_RENAMED, payload=payload) is None:
+            if old not in names:
+                raise UnknownNameError("class", old, names)
+            free_name(new, {*names} - {old})
+            write_class(store, Kind.CLASS_RENAMED, names.index(old), payload, uuid)
+        return _names(store)
+
+
+def merge_classes(
+    project: "Project", name: str, into: str | None, *, uuid: str | None = None
+) -> int:
+    """Take a class out of use and give its labels another one, in one transaction.
+
+    Args:
+        project: The project.
+        name: The class.
+        into: The class that its labels get; None: its images are skipped.
+        uuid: UUID of this call, for sending it again; None for a new one.
+
+    Returns:
+        How many labels changed; :func:`restore_class` brings them back.
+    """
+    facts: dict[str, Any] = {"name": name, "into": into}
+    events: list[Event] = []
+    with project.store.writing() as store:
+        sent = store.sent(uuid, kind=Kind.CLASS_RETIRED, payload=facts)
+        if sent is not None:
+            return int(sent.payload["num_labels"])
+        number_of = {e.name: e.number for e in store.classes() if e.is_active}
+        for given in (name,) if into is None else (name, into):
+            if given not in number_of:
+                raise UnknownNameError("class", given, number_of)
+        if name == into:
+            raise UsageError(f"'{name}' cannot be merged into itself.")
+        if len(number_of) <= NUM_TO_TELL_APART:
+            raise UsageError("A project needs two classes; add another one first.")
+        own, number = uuid or new_uuid(), number_of[name]
+        merged = [label for label in store.labels() if label.class_number == number]
+        kind, target = Kind.SKIP, None
+        if into is not None:
+            kind, target = Kind.RELABEL, number_of[into]
+        for label in merged:
+            who, item = label.annotator, label.item
+            more = vars(label.asking) | {"payload": {"merged": own}}
+            more["uuid"] = part_uuid(own, item, who)
+            events.append(Event(kind, who, item, target, **more))
+        store.append(events)
+        facts["num_labels"] = len(merged)
+        write_class(store, Kind.CLASS_RETIRED, number, facts, own)
+        return len(merged)
+
+
+def restore_class(project: "Project", name: str, *, uuid: str | None = None) -> int:
+    """Bring back a class, and its labels if it was merged or deleted.
+
+    Returns:
+        How many labels it has again; what was changed since stays as it is.
+    """
+    with project.store.writing() as store:
+        sent = store.sent(uuid, kind=Kind.CLASS_RESTORED, payload={"name": name})
+        if sent is not None:
+            return int(sent.payload.get("num_labels", 0))
+        removed = removed_classes(store)
+        if name not in removed:
+            raise UnknownNameError("removed class", name, removed)
+        event = removed[name]
+        num_labels = len(undo_written(store, event.uuid))
+        facts = {"name": name, "num_labels": num_labels}
+        write_class(store, Kind.CLASS_RESTORED, event.class_number, facts, uuid)
+        return num_labels
+
+
+def check_class_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the first classes of a project, without blanks around them."""
+    classes: list[str] = []
+    for name in names:
+        classes.append(free_name(name, classes))
+    if len(classes) < NUM_TO_TELL_APART:
+        raise UsageError(
+            f"The classes are {classes}; give at least two different names."
+        )
+    return tuple(classes)
+
+
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """Return a class name without blanks around it; raise if it cannot be one."""
+    plain = name.strip()
+    alike = [known for known in taken if known.casefold() == plain.casefold()]
+    if not plain:
+        reason = "a class needs a name"
+    elif alike:
+        reason = f"'{alike[0]}' is a class already"
+    elif plain.casefold() in STATUS_WORDS:
+        reason = "a file of answers means something else by it"
+    elif not plain.isprintable():
+        reason = "it holds characters that cannot be printed"
+    else:
+        return plain
+    raise UsageError(f"The class {name!r} was not taken: {reason}. Give another name.")
+
+
+def add_class(store: Store, name: str, uuid: str | None) -> None:
+    """Add a class, once for a UUID; a retired one comes back under its number."""
+    classes, facts = store.classes(), {"name": name.strip()}
+    if store.sent(uuid, payload=facts) is not None:
+        return
+    kind, number = Kind.CLASS_ADDED, len(classes)
+    for entry in classes:
+        if entry.name == facts["name"] and not entry.is_active:
+            kind, number = Kind.CLASS_RESTORED, entry.number
+    if kind is Kind.CLASS_ADDED:
+        free_name(name, [entry.name for entry in classes])
+    write_class(store, kind, number, facts, uuid)
+
+
+def removed_classes(store: Store) -> dict[str, StoredEvent]:
+    """Return the event that retired each class that is not in use, by its name."""
+    name_of = {e.number: e.name for e in store.classes() if not e.is_active}
+    retired = store.events(kinds={Kind.CLASS_RETIRED})
+    return {
+        name_of[number]: stored
+        for stored in retired
+        if (number := stored.class_number) in name_of
+    }
+
+
+def _names(store: Store) -> tuple[str, ...]:
+    return tuple(entry.name for entry in store.classes())
+
+
+def write_class(
+    store: Store,
+    kind: Kind,
+    number: int | None,
+    facts: Mapping[str, Any],
+    uuid: str | None = None,
+) -> None:
+    """Write an event about a class."""
+    uuid = uuid or new_uuid()
+    store.append([Event(kind, OWNER, None, number, uuid=uuid, payload=facts)])

@@ -14,7 +14,6 @@ from fewlabels.experiments.settings import Choice, validated
 from fewlabels.jobs import Job, start, startable
 from fewlabels.names import AllowCode, check_code
 from fewlabels.projects import answers, image_index, imports, labels
-from fewlabels.projects import classes as class_verbs
 from fewlabels.projects import folder as folders
 from fewlabels.projects.answers import Asked
 from fewlabels.projects.folder import ModelRecord
@@ -68,10 +67,10 @@ class Project:
     lease = labels.lease
     revise = labels.revise
     restore = labels.restore
-    add_classes = class_verbs.add_classes
-    rename_class = class_verbs.rename_class
-    merge_classes = class_verbs.merge_classes
-    restore_class = class_verbs.restore_class
+    add_classes = labels.add_classes
+    rename_class = labels.rename_class
+    merge_classes = labels.merge_classes
+    restore_class = labels.restore_class
     questions = answers.questions
     write_query = answers.write_query
     tell = answers.tell
@@ -109,7 +108,7 @@ class Project:
         from fewlabels import strategies
         from fewlabels.projects import training_plan
 
-        place, names = Path(folder), class_verbs.check_class_names(classes)
+        place, names = Path(folder), labels.check_class_names(classes)
         new = NewProject.of(options)
         shares = read_shares(new.shares, len(names))
         pictures = None if images is None else Path(images).expanduser()

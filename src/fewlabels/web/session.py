@@ -14,8 +14,7 @@ from fewlabels.errors import JobError, UnknownNameError, UsageError, check_disti
 from fewlabels.experiments.evaluation import AuditedAccuracy, accuracy_interval
 from fewlabels.files import read_regular, replace_text
 from fewlabels.projects import Project
-from fewlabels.projects.classes import removed_classes
-from fewlabels.projects.labels import annotator_name
+from fewlabels.projects.labels import annotator_name, removed_classes
 from fewlabels.projects.snapshot import Tally
 from fewlabels.projects.status import Status
 from fewlabels.projects.store import (

@@ -4,7 +4,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from itertools import combinations
@@ -76,17 +76,18 @@ def canonical(value: Any) -> str:
     return _CANONICAL.encode(value)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Event:
     """One action of an annotator, named by a UUID that its sender chose."""
 
     kind: Kind
     annotator: str
-    uuid: str = field(default_factory=new_uuid)
-    """The same event sent twice has the same UUID, and counts once."""
     item: str | None = None
     """Id of the item that a verdict is about."""
     class_number: int | None = None
+    _: KW_ONLY
+    uuid: str = field(default_factory=new_uuid)
+    """The same event sent twice has the same UUID, and counts once."""
     target: str | None = None
     """UUID of the event that an undo cancels."""
     client_time: datetime | None = None

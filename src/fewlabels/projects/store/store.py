@@ -214,7 +214,7 @@ class Store(Leases):
                 target = connection.scalar(query.limit(1))
             if target is None:
                 raise UsageError(f"'{annotator}' has nothing to undo.")
-            undo = Event(kind=Kind.UNDO, annotator=annotator, uuid=uuid, target=target)
+            undo = Event(Kind.UNDO, annotator, uuid=uuid, target=target)
             return store.append([undo])[0]
 
     def events(
@@ -478,12 +478,7 @@ class Store(Leases):
         """Add classes, numbered on from those that there are."""
         with self.writing() as store:
             store.append(
-                Event(
-                    kind=Kind.CLASS_ADDED,
-                    annotator=annotator,
-                    class_number=number,
-                    payload={"name": name},
-                )
+                Event(Kind.CLASS_ADDED, annotator, None, number, payload={"name": name})
                 for number, name in enumerate(names, len(store.classes()))
             )
 
