@@ -22,7 +22,6 @@ from fewlabels.projects.settings import (
     FILE,
     NewProject,
     ProjectSettings,
-    read_shares,
     without_stale_shares,
 )
 from fewlabels.projects.snapshot import Snapshot
@@ -106,25 +105,21 @@ class Project:
             The project, with its images indexed.
         """
         from fewlabels import strategies
-        from fewlabels.projects import training_plan
+        from fewlabels.projects.training_plan import plan_project
 
         place, names = Path(folder), labels.check_class_names(classes)
         new = NewProject.of(options)
-        shares = read_shares(new.shares, len(names))
         pictures = None if images is None else Path(images).expanduser()
         folders.check_empty(place)
-        source = training_plan.Source.of(place, pictures, new.encoder, first)
-        planned = source.plan(new, shares)
-        index = source.index
+        index, rows, planned = plan_project(place, pictures, new, names, first)
         settings = new.settings(
             len(set(index.representative.values())),
             images=None if pictures is None else folders.reference(pictures, place),
-            vectors=source.reference,
+            vectors=rows,
             **vars(planned),
         )
         check_address(settings.store)
         strategies.resolve(settings.strategy.name, settings.strategy.options)
-        source.check(planned, names)
         with folders.new_project_folder(place) as partial:
             with Store.open(folders.store_place(partial, settings)) as opened:
                 identity = opened.begin(names, annotator=labels.OWNER)
@@ -285,11 +280,13 @@ class Project:
             from fewlabels.data.files import FileImages
 
             return FileImages(self.image_files(snapshot), shape)
-        from fewlabels.projects.rows import row_images, rows_in
+        from fewlabels.pool import ArrayImages
+        from fewlabels.projects.rows import row_names, rows_in
 
-        paths = [item.path for item in snapshot.items]
-        are_items = self.settings.images is None
-        rows = row_images(rows_in(self.vectors_file), paths, are_items=are_items)
+        vectors = rows_in(self.vectors_file)
+        if self.settings.images is None:  # the rows are the items themselves
+            vectors = replace(vectors, names=row_names(vectors))
+        rows = ArrayImages(vectors.of([item.path for item in snapshot.items]))
         if rows.shape != shape:
             raise ProjectError(
                 f"'{self.vectors_file}' has rows of shape {rows.shape}, not {shape}."

@@ -1,14 +1,12 @@
 """Rows of numbers that a project learns from, and that may be its items."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
 from fewlabels.data.vectors import Vectors
 from fewlabels.errors import DataError
 from fewlabels.files import digest_of
-from fewlabels.pool import ArrayImages
 from fewlabels.projects.image_index import Index
 from fewlabels.projects.store import ListedFile
 
@@ -53,15 +51,6 @@ def scan_rows(vectors: Vectors, known: Mapping[str, ListedFile] | None = None) -
             num_new += 1
         files.append(file)
     return Index(tuple(files), (), num_read=num_new, num_listed=len(files))
-
-
-def row_images(
-    vectors: Vectors, paths: Sequence[str], *, are_items: bool
-) -> ArrayImages:
-    """Return the rows of items, which are rows themselves or images."""
-    if are_items:
-        vectors = replace(vectors, names=row_names(vectors))
-    return ArrayImages(vectors.of(paths))
 
 
 def row_names(vectors: Vectors) -> tuple[str, ...]:

@@ -73,8 +73,6 @@ class Status:
     """Accuracy of each model on the audit slice, with its intervals."""
     gain: evaluation.Gain | None
     """What the next query is expected to bring."""
-    is_enough: bool
-    """Whether that is so little that it is advised to stop."""
     advice: str
     """Whether there are enough labels, in a few sentences; empty before a model."""
     agreement: Agreement
@@ -108,13 +106,10 @@ def project_status(project: "Project") -> Status:
         for each in compared[-1:]
         for i in items
     )
-    num_labeled = [record.num_labeled for record in compared]
     latest = records[-1] if records else None
-    curve = evaluation.learning_curve(
-        num_labeled,
-        right,
-        confidences=[_confidences(record, items) for record in compared],
-    )
+    confidences = [_confidences(record, items) for record in compared]
+    num_labeled = [record.num_labeled for record in compared]
+    curve = evaluation.learning_curve(num_labeled, right, confidences=confidences)
     gain = None
     if latest is not None:
         # The gain of another trainer says nothing about that of more labels.
@@ -154,7 +149,6 @@ def project_status(project: "Project") -> Status:
         num_unused=max(0, sum(counts) - (latest.num_labeled if latest else 0)),
         curve=curve,
         gain=gain,
-        is_enough=gain is not None and gain.is_little,
         advice=evaluation.stopping_advice(gain, curve[-1].audited if curve else None),
         agreement=agreement(
             [v for v in snapshot.verdicts if v.kind in LABELS and v.is_asked]

@@ -18,7 +18,6 @@ from fewlabels import rng, training
 from fewlabels.data.decode import ImageFile
 from fewlabels.data.derived import ChosenImages
 from fewlabels.data.files import FileImages, common_shape
-from fewlabels.data.vectors import Vectors
 from fewlabels.errors import DataError, ShapeError, UsageError
 from fewlabels.experiments.settings import Choice
 from fewlabels.models import encoders
@@ -31,7 +30,13 @@ from fewlabels.projects import image_index
 from fewlabels.projects.folder import reference
 from fewlabels.projects.image_index import Index, image_file, inside
 from fewlabels.projects.rows import OVER_ROWS, rows_in, scan_rows
-from fewlabels.projects.settings import UNKNOWN_SHARES, NewProject, Shares, with_shares
+from fewlabels.projects.settings import (
+    UNKNOWN_SHARES,
+    NewProject,
+    Shares,
+    read_shares,
+    with_shares,
+)
 
 HEAD = "blend"
 """The learner of a new project, over features or pixels; it takes no steps."""
@@ -162,109 +167,106 @@ def _longest_side(files: Sequence[ImageFile]) -> int:
 # ------------------------------------------------------------------- a new project
 
 
-@dataclass(frozen=True, eq=False)
-class Source:
-    """Where the items of a project are."""
+def plan_project(
+    place: Path,
+    images: Path | None,
+    new: NewProject,
+    classes: Sequence[str],
+    first: int | None,
+) -> tuple[Index, str | None, TrainingPlan]:
+    """List the items of a project that will be in ``place``, and choose how to train.
 
-    index: Index
-    files: tuple[ImageFile, ...]
-    """The images; none where items are rows alone."""
-    vectors: Vectors | None
-    """The rows that are learned from in the place of images."""
-    reference: str | None
-    """How the project refers to the file of rows."""
+    Args:
+        place: The folder of the project.
+        images: The folder of its images; None: its items are rows.
+        new: What its owner chose.
+        classes: Names of the classes.
+        first: List so many of the images; None for all.
 
-    @classmethod
-    def of(
-        cls, place: Path, images: Path | None, encoder: str | None, first: int | None
-    ) -> "Source":
-        """List the items of a project that will be in ``place``: all, or some."""
-        file = encoders.rows_file(encoder)
-        vectors, own = None, None
-        if file is not None:
-            vectors, own = rows_in(file), reference(file, place)
-        if images is None:
-            if vectors is None:
-                raise UsageError("Give a folder of images or the encoder vectors:FILE.")
-            return cls(scan_rows(vectors), (), vectors, own)
+    Returns:
+        The items, how the project refers to its file of rows if there is one, and the
+        plan, which can take such items.
+    """
+    shares, vectors, own = read_shares(new.shares, len(classes)), None, None
+    rows_file = encoders.rows_file(new.encoder)
+    if rows_file is not None:
+        vectors, own = rows_in(rows_file), reference(rows_file, place)
+    if images is not None:
         if not images.is_dir():
             raise DataError(f"There is no folder '{images}' with images.")
         index = image_index.scan(images, without=inside(place, images), most=first)
         if not index.files:
             such_as = f" ({index.unreadable[0]})" if index.unreadable else ""
             raise DataError(f"There is no readable image in '{images}'{such_as}.")
+        files = tuple(image_file(file, images) for file in index.files)
         if vectors is not None:
             vectors.of([file.path for file in index.files])
-        files = tuple(image_file(file, images) for file in index.files)
-        return cls(index, files, vectors, own)
+    elif vectors is not None:
+        index, files = scan_rows(vectors), ()
+    else:
+        raise UsageError("Give a folder of images or the encoder vectors:FILE.")
+    if vectors is not None:
+        planned = _plan_rows(vectors.rows.shape[1], new.trainer)
+    elif new.encoder is None and new.trainer is None:
+        pictures = FileImages(files, common_shape(files, new.size))
+        num_items, quality = index.num_listed, new.quality or NORMAL
+        planned = plan(pictures, num_items=num_items, quality=quality, size=new.size)
+    else:
+        planned = _plan_chosen(files, new, index.num_listed)
+    planned = replace(planned, trainer=with_shares(planned.trainer, shares))
+    blank = torch.zeros((), dtype=torch.uint8 if vectors is None else torch.float32)
+    blank = blank.expand(len(index.files), *planned.shape)
+    unknown = torch.full((len(blank),), UNKNOWN)
+    pool = Pool.build(ArrayImages(blank), unknown, classes)
+    training.resolve(planned.trainer.name, planned.trainer.options).check(pool)
+    return index, own, planned
 
-    def plan(self, new: NewProject, shares: Shares) -> TrainingPlan:
-        """Return how to train: as the owner chose, or as fits."""
-        reason, shape = None, tuple[int, ...]()
-        if self.vectors is None and new.encoder is None and new.trainer is None:
-            return plan(
-                FileImages(self.files, common_shape(self.files, new.size)),
-                num_items=self.index.num_listed,
-                shares=shares,
-                quality=new.quality or NORMAL,
-                size=new.size,
-            )
-        if self.vectors is not None:
-            shape = (self.vectors.rows.shape[1],)
-            if new.trainer is None:
-                reason = f"A linear head is fitted to your rows of {shape[0]} numbers."
-            head = new.trainer or Choice(name=OVER_ROWS)
-            bare = training.variant(head.name, inputs="") or head.name
-            head = head.model_copy(update={"name": bare})
-        else:
-            head = new.trainer or Choice(name=_over_features(self.index.num_listed))
-            if new.encoder is not None:
-                head = head.over(encoders.absolute(new.encoder))
-            has_encoder = "encoder" in training.options(head.name)
-            shape = common_shape(self.files, new.size)
-            if has_encoder:
-                head, shape = self._with_size(head, new.size, new.quality)
-            if has_encoder and new.encoder is not None:
-                options = training.make(head.name, **head.options).options
-                reason = (
-                    f"You chose the encoder {options['encoder']}; images are read at "
-                    f"{shape[1]} x {shape[2]} pixels, and their features are kept."
-                )
-        return TrainingPlan(
-            trainer=with_shares(head, shares), shape=shape, reason=reason
+
+def _plan_rows(width: int, trainer: Choice | None) -> TrainingPlan:
+    """Return how to learn from rows of so many numbers."""
+    reason = None
+    if trainer is None:
+        reason = f"A linear head is fitted to your rows of {width} numbers."
+        trainer = Choice(name=OVER_ROWS)
+    bare = training.variant(trainer.name, inputs="") or trainer.name
+    head = trainer.model_copy(update={"name": bare})
+    return TrainingPlan(trainer=head, shape=(width,), reason=reason)
+
+
+def _plan_chosen(
+    files: Sequence[ImageFile], new: NewProject, num_items: int
+) -> TrainingPlan:
+    """Return how to learn from images by the trainer or encoder that somebody chose.
+
+    Small images stay as they are for an encoder that takes any size.
+    """
+    head, size = new.trainer or Choice(name=_over_features(num_items)), new.size
+    if new.encoder is not None:
+        head = head.over(encoders.absolute(new.encoder))
+    if "encoder" not in training.options(head.name):
+        return TrainingPlan(trainer=head, shape=common_shape(files, size))
+    given = head.options.get("encoder_options", {})
+    sized = encoders.options_for_side(
+        head.options.get("encoder", ENCODER),
+        given,
+        _side(new.quality, size),
+        is_asked=new.quality is not None,
+    )
+    if sized != given:
+        options = {**head.options, "encoder_options": sized}
+        head = head.model_copy(update={"options": options})
+    options = training.make(head.name, **head.options).options
+    size = size or encoders.side(options["encoder"], **options["encoder_options"])
+    is_large = _longest_side(files) > SMALL_SIDE
+    if size is None and (is_large or new.quality is not None):
+        size = _side(new.quality, None)
+    shape, reason = common_shape(files, size), None
+    if new.encoder is not None:
+        reason = (
+            f"You chose the encoder {options['encoder']}; images are read at "
+            f"{shape[1]} x {shape[2]} pixels, and their features are kept."
         )
-
-    def _with_size(
-        self, head: Choice, size: int | None, quality: Quality | None
-    ) -> tuple[Choice, tuple[int, int, int]]:
-        """Return a training over an encoder, and the shape of its images.
-
-        Small images stay as they are for an encoder that takes any size.
-        """
-        sized = encoders.options_for_side(
-            head.options.get("encoder", ENCODER),
-            head.options.get("encoder_options", {}),
-            _side(quality, size),
-            is_asked=quality is not None,
-        )
-        if sized != head.options.get("encoder_options", {}):
-            options = {**head.options, "encoder_options": sized}
-            head = head.model_copy(update={"options": options})
-        options = training.make(head.name, **head.options).options
-        size = size or encoders.side(options["encoder"], **options["encoder_options"])
-        is_large = _longest_side(self.files) > SMALL_SIDE
-        if size is None and (is_large or quality is not None):
-            size = _side(quality, None)
-        return head, common_shape(self.files, size)
-
-    def check(self, planned: TrainingPlan, classes: Sequence[str]) -> None:
-        """Raise if the training cannot take such items; none is read for it."""
-        num_items = len(self.index.files)
-        dtype = torch.uint8 if self.vectors is None else torch.float32
-        blank = torch.zeros((), dtype=dtype).expand(num_items, *planned.shape)
-        unknown = torch.full((num_items,), UNKNOWN)
-        pool = Pool.build(ArrayImages(blank), unknown, classes)
-        training.resolve(planned.trainer.name, planned.trainer.options).check(pool)
+    return TrainingPlan(trainer=head, shape=shape, reason=reason)
 
 
 # ------------------------------------------------------------------------ its time
