@@ -9,7 +9,7 @@ from tests.training.test_trainers import fit, weights
 from fewlabels import strategies, training
 from fewlabels.errors import UsageError
 from fewlabels.rng import stream
-from fewlabels.training.views import FrozenViews
+from fewlabels.training.frozen import FrozenViews
 
 EVERY = torch.arange(NUM_ITEMS)
 NAMES = ["frozen-supervised", "frozen-fixmatch", "frozen-fixmatch-darp"]

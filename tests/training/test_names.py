@@ -14,11 +14,12 @@ from fewlabels.protocols import Trainer
 from fewlabels.training import make
 from fewlabels.training.alignment import Darp
 from fewlabels.training.fixmatch import FixMatch
+from fewlabels.training.frozen import FrozenInputs
 from fewlabels.training.linear import Linear
 from fewlabels.training.loop import Schedule
 from fewlabels.training.supervised import Supervised
 from fewlabels.training.training import Training, relevant_options
-from fewlabels.training.views import FrozenInputs, PoolInputs
+from fewlabels.training.views import PoolInputs
 
 HEAD = Schedule(network="linear", learning_rate=0.03)
 PARTS = {

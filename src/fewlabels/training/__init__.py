@@ -97,7 +97,7 @@ _LEARNERS = {
     "poisson": _Learner("poisson:Poisson", takes_steps=False),
     "ot": _Learner("ot:OT", takes_steps=False),
 }
-_INPUTS = {"": "views:PoolInputs", _FROZEN: "views:FrozenInputs"}
+_INPUTS = {"": "views:PoolInputs", _FROZEN: "frozen:FrozenInputs"}
 _ALIGNMENTS = {
     "": "",
     "-darp": "alignment:Darp",

@@ -8,8 +8,7 @@ from tests.experiments.runs.toy import digits, settings, whole_run
 
 from fewlabels import training
 from fewlabels.experiments.acquisition import hidden
-from fewlabels.experiments.diagnosis import diagnose
-from fewlabels.experiments.predicted_error import ErrorPredictor
+from fewlabels.experiments.diagnosis import ErrorPredictor, diagnose
 from fewlabels.experiments.runs import replayed
 from fewlabels.gram import wide_head_kernel
 from fewlabels.pool import UNKNOWN
@@ -36,7 +35,7 @@ def test_a_run_is_judged_by_the_network_it_began_with(
     tmp_path, pool, untrained, monkeypatch
 ):
     _, folder = whole_run(tmp_path / "run", pool)
-    monkeypatch.setattr("fewlabels.experiments.predicted_error._MOST_ITEMS", len(pool))
+    monkeypatch.setattr("fewlabels.experiments.diagnosis._MOST_ITEMS", len(pool))
     rows = list(diagnose(folder, pool))
     every = torch.arange(len(pool))
     features = untrained.outputs(pool.images, every).features
