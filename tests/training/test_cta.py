@@ -5,7 +5,7 @@ import torch
 from tests.training.test_alignment import begun
 
 from fewlabels import rng
-from fewlabels.data.randaugment import OPERATIONS
+from fewlabels.data.augment import OPERATIONS
 from fewlabels.models import as_input
 from fewlabels.training.cta import (
     NUM_BINS,

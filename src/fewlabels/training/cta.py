@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from fewlabels.data.augment import DrawnOperations, RandAugment, apply_draws
-from fewlabels.data.randaugment import MOTIONS, OPERATIONS
+from fewlabels.data import augment
+from fewlabels.data.augment import MOTIONS, OPERATIONS, DrawnOperations
 from fewlabels.errors import Count, Share, UsageError
 from fewlabels.models import as_input
 from fewlabels.pool import Pool
@@ -56,8 +56,8 @@ class Policy(NamedTuple):
             centers=torch.rand(2, num_images, generator=generator, dtype=torch.float64),
             sides=torch.full((num_images,), cutout, dtype=torch.float64),
         )
-        settings = RandAugment(ranges="paper-table", shift=0.0, cutout=cutout)
-        return apply_draws(images, draws, settings)
+        settings = augment.RandAugment(ranges="paper-table", shift=0.0, cutout=cutout)
+        return augment.apply_draws(images, draws, settings)
 
 
 def draw_policy(num_images: int, num_operations: int, generator: Generator) -> Policy:

@@ -13,10 +13,10 @@ from fewlabels.data.augment import (
     Strong,
     StrongAugment,
     WeakAugment,
+    argument,
     preset,
     preset_names,
 )
-from fewlabels.data.randaugment import argument
 from fewlabels.errors import UnknownNameError
 
 

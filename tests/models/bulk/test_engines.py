@@ -150,6 +150,7 @@ def test_two_nodes_one_of_which_loses_its_worker(
 
 def test_a_loss_is_told_with_what_to_do(images, tmp_path, monkeypatch, forked_workers):
     monkeypatch.setattr("fewlabels.models.bulk._CALL", "tests.models.bulk.dying:dying")
+    monkeypatch.setattr("fewlabels.jobs.processes.RETRIES", 1)
     with pytest.raises(errors.JobError, match=r"lost 2 times \(signal 9.*is kept"):
-        work(images, tmp_path / "out").run(LocalExecutor(1, retries=1))
+        work(images, tmp_path / "out").run(LocalExecutor(1))
     assert Path(tmp_path / "out" / "embed.json").exists()
