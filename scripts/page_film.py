@@ -1,9 +1,9 @@
 """Make the film of the labeling page, docs/images/page-film.webp.
 
-``python -m scripts.page_film PACKAGE`` labels photographs in Chromium as a person would,
-by keys, and keeps what is seen: two minutes from the command to an exported model.
-PACKAGE is the file that ``scripts/photographs.py`` describes; who made the photographs is
-written beside the film.
+``python -m scripts.page_film PACKAGE`` labels photographs in Chromium as a person
+would, by keys, and keeps what is seen: two minutes from the command to an exported
+model. PACKAGE is the file that ``scripts/photographs.py`` describes; who made the
+photographs is written beside the film.
 """
 
 import argparse
@@ -15,7 +15,6 @@ from typing import Any
 
 from benchmarks.page import Server, chromium
 from PIL import Image, ImageDraw, ImageFont
-
 from scripts.page_pictures import IMAGES, Person
 from scripts.photographs import KINDS, photographs
 

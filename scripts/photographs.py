@@ -1,8 +1,8 @@
 """Real photographs with classes, for pictures and the film of the labeling page.
 
-They come from GCompris, in Debian's package ``gcompris-qt-data``: get it by ``apt-get
-download gcompris-qt-data``. Only those are taken whose authors are named there, and gave
-them to the public or under a Creative Commons license.
+They come from GCompris, in Debian's package ``gcompris-qt-data`` (``apt-get download
+gcompris-qt-data``). Only those are taken whose authors are named there, and gave them
+to the public or under a Creative Commons license.
 """
 
 import io
