@@ -40,10 +40,10 @@ RESULTS = Path(__file__).parent / "results"
 OUT = RESULTS / "predicted_error.jsonl"
 SPREAD = RESULTS / "draws.json"
 DATA: dict[str, dict[str, Any]] = {
+    "mnist": {"size": 8, "counts": [200] * 10},
     "digits": {},
-    "mnist": {"size": 14, "counts": [500] * 10},
 }
-TRAINER = {"preset": "small", "masking": "code", "checkpoint_every": 600}
+TRAINER = {"preset": "small", "masking": "code", "steps": 300, "checkpoint_every": 300}
 SIZE, NUM_NETWORKS = 30, 5
 SETS = {"1": 10, "30": 4, "all": 5, "greedy": 1}
 """Sets per network by the number of draws that each is the best of; "all" is as many as
@@ -168,21 +168,20 @@ class Untrained:
         ]
 
 
-def judged_sets() -> Iterator[dict[str, Any]]:
-    """Yield all sets of the record, before training."""
-    for name in DATA:
-        for seed in range(NUM_NETWORKS):
-            network = Untrained(name, seed)
-            plan = [(draws, k) for draws, times in SETS.items() for k in range(times)]
-            sets = [network.chosen(draws, number) for draws, number in plan]
-            for (draws, number), items, whole in zip(
-                plan, sets, network.tangent(sets), strict=True
-            ):
-                line = {"data": name, "network": seed, "draws": draws, "set": number}
-                line |= network.judged(items)
-                for measure, value in whole.items():
-                    line[measure]["tangent"] = value
-                yield line | {"items": items.tolist()}
+def judged_sets(name: str) -> Iterator[dict[str, Any]]:
+    """Yield all sets of a pool, before training."""
+    for seed in range(NUM_NETWORKS):
+        network = Untrained(name, seed)
+        plan = [(draws, k) for draws, times in SETS.items() for k in range(times)]
+        sets = [network.chosen(draws, number) for draws, number in plan]
+        for (draws, number), items, whole in zip(
+            plan, sets, network.tangent(sets), strict=True
+        ):
+            line = {"data": name, "network": seed, "draws": draws, "set": number}
+            line |= network.judged(items)
+            for measure, value in whole.items():
+                line[measure]["tangent"] = value
+            yield line | {"items": items.tolist()}
 
 
 def key_of(line: dict[str, Any]) -> tuple[Any, ...]:
@@ -194,7 +193,8 @@ def train(path: Path) -> None:
     """Train on every set that is not in the record, and add it."""
     text = path.read_text("utf-8") if path.exists() else ""
     done = {key_of(json.loads(line)) for line in text.splitlines()}
-    sets = sorted(judged_sets(), key=key_of)  # those of all networks, one by one
+    # Those of all networks grow side by side.
+    sets = (line for name in DATA for line in sorted(judged_sets(name), key=key_of))
     for line in sets:
         if key_of(line) in done:
             continue

@@ -186,10 +186,11 @@ class Cell:
     def beginning(self) -> "Cell | None":
         """The run that does the first training for all that begin alike.
 
-        None where there is none to share: an untrained network makes the first query.
+        None where there is none to share: an untrained network makes the first query,
+        or nothing is asked.
         """
         s = self.settings
-        if s.zero_shot or not s.start:
+        if s.zero_shot or not s.start or not self.is_asking:
             return None
         seeds = s.all_seeds
         first = None if seeds.first == seeds.start else seeds.first
