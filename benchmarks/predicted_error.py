@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fewlabels import data, files, gram, training
+from fewlabels import data, gram, training
 from fewlabels.experiments.acquisition import hidden
 from fewlabels.experiments.diagnosis import ErrorPredictor
 from fewlabels.experiments.evaluation import accuracy

@@ -27,8 +27,8 @@ def lines(results: Results) -> Iterator[dict[str, Any]]:
             if cell.is_finished:
                 yield {
                     "condition": one.condition.name,
-                    "strategy": cell.strategy,
-                    "seed": cell.seed,
+                    "strategy": cell.cell.settings.strategy.label,
+                    "seed": cell.cell.settings.seed,
                     "start": cell.start,
                     "rounds": [
                         {

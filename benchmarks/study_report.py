@@ -19,6 +19,7 @@ from benchmarks import (
     practical_tables,
     record_tables,
     study_tables,
+    twins,
 )
 from benchmarks.study import SOURCES, STAGES
 from benchmarks.study_data import Study
@@ -89,6 +90,7 @@ def parts(screen: Study, confirm: Study, later: Study) -> dict[str, Callable[[],
         "shots": record_tables.shots,
         **practical_tables.parts(),
         **learner_tables.parts(),
+        **twins.parts(),
     }
 
 

@@ -10,7 +10,7 @@ from fewlabels import strategies, training
 from fewlabels.data import load
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.experiments.bench import recipes, runner
-from fewlabels.experiments.bench.experiment import cell_of, plan
+from fewlabels.experiments.bench.experiment import cell_of, checked, plan
 from fewlabels.experiments.bench.published import (
     TABLE_1,
     TABLE_2,

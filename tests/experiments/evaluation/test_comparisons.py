@@ -8,7 +8,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from fewlabels.errors import ShapeError, UnknownNameError, UsageError
-from fewlabels.experiments.evaluation import holm, paired_tests, welch
+from fewlabels.experiments.evaluation import holm, label_gains, paired_tests, welch
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -266,3 +266,44 @@ def test_values_that_cannot_be_paired_are_refused(values, kind, message):
 def test_refusals(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+# ------------------------------------------------------------------ gains of labels
+
+ALONE = [[0.60, 0.80, 0.85], [0.50, 0.80, 0.82], [0.55, 0.75, 0.83]]
+WITH_ALL = [[0.70, 0.90, 0.90], [0.70, 0.80, 0.92], [0.65, 0.88, 0.93]]
+
+
+def test_gains_are_differences_of_consecutive_accuracies():
+    first, second = label_gains([10, 30, 50], ALONE, WITH_ALL)
+    assert (first.num_before, first.num_after) == (10, 30)
+    assert first.supervised == pytest.approx((0.2 + 0.3 + 0.2) / 3)
+    assert first.semi_supervised == pytest.approx((0.2 + 0.1 + 0.23) / 3)
+    assert (second.num_before, second.num_after) == (30, 50)
+    assert second.supervised == pytest.approx((0.05 + 0.02 + 0.08) / 3)
+
+
+def test_gains_are_paired_by_seed_and_corrected_together():
+    alone, with_all = np.diff(ALONE), np.diff(WITH_ALL)
+    gains = label_gains([10, 30, 50], ALONE, WITH_ALL)
+    for step, gain in enumerate(gains):
+        differences = with_all[:, step] - alone[:, step]
+        assert gain.test.difference == pytest.approx(differences.mean())
+        assert gain.test.t_p == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
+    by_holm = holm([gain.test.t_p for gain in gains])
+    assert [gain.test.t_holm for gain in gains] == pytest.approx(list(by_holm))
+
+
+def test_gains_of_seeds_that_share_labels_are_less_certain():
+    (plain, _), (shared, _) = (
+        label_gains([10, 30, 50], ALONE, WITH_ALL, overlap=rho) for rho in (0.0, 0.5)
+    )
+    assert shared.test.difference == plain.test.difference
+    assert shared.test.high - shared.test.low > 1.5 * (plain.test.high - plain.test.low)
+
+
+def test_gains_take_the_same_seeds_and_rising_numbers():
+    with pytest.raises(ShapeError, match="same"):
+        label_gains([10, 30, 50], ALONE, WITH_ALL[:2])
+    with pytest.raises(UsageError, match="rising"):
+        label_gains([30, 10, 50], ALONE, WITH_ALL)

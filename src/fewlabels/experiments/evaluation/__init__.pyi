@@ -15,10 +15,12 @@ from .choices import (
     redundant_share as redundant_share,
 )
 from .comparisons import (
+    LabelGain as LabelGain,
     PairedTest as PairedTest,
     Welch as Welch,
     corrected as corrected,
     holm as holm,
+    label_gains as label_gains,
     paired_tests as paired_tests,
     penalty_checkpoints as penalty_checkpoints,
     penalty_matrix as penalty_matrix,

@@ -273,6 +273,84 @@ def corrected(tests: Sequence[PairedTest]) -> tuple[PairedTest, ...]:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class LabelGain:
+    """What the labels of one query add to accuracy, by two ways of training."""
+
+    num_before: int
+    """Labels without those of the query."""
+    num_after: int
+    """Labels with them."""
+    supervised: float
+    """Mean gain of training on the labeled images alone (NPC paper, Eq. 1)."""
+    semi_supervised: float
+    """Mean gain of training on all images (Eq. 2): from the labels only."""
+    test: PairedTest
+    """The second gain less the first, seed by seed."""
+
+
+def label_gains(
+    num_labels: ArrayLike,
+    supervised: ArrayLike,
+    semi_supervised: ArrayLike,
+    *,
+    overlap: float = 0.0,
+) -> tuple[LabelGain, ...]:
+    """Return the gain of newly acquired labels by both ways of training (Eqs. 1 and 2).
+
+    With each query, a supervised learner gets images and their labels; a
+    semi-supervised one has seen the images before and gets the labels alone. The
+    paper's equations are differences of errors; these are of accuracies, so that a gain
+    is above zero.
+
+    Example:
+        >>> alone, with_all = [[0.6, 0.8], [0.5, 0.8]], [[0.7, 0.9], [0.7, 0.8]]
+        >>> (gain,) = label_gains([10, 30], alone, with_all)
+        >>> f"{gain.supervised:.2f}, {gain.semi_supervised:.2f}"
+        '0.25, 0.15'
+        >>> f"{gain.test.difference:.2f}"
+        '-0.10'
+
+    Args:
+        num_labels: Sizes of the labeled sets, rising, shape (T,).
+        supervised: Accuracy of training on the labeled images alone, shape (S, T).
+        semi_supervised: Accuracy of training on all images with the same labeled sets,
+            shape (S, T).
+        overlap: Correlation between the differences of two seeds; see
+            :func:`paired_tests`.
+
+    Returns:
+        The gain of each query; Holm's correction is over these.
+    """
+    shape = "(seeds, measurements)"
+    labels_T, alone_ST = curves(
+        "num_labels", num_labels, "supervised", supervised, shape
+    )
+    _, all_ST = curves(
+        "num_labels", num_labels, "semi_supervised", semi_supervised, shape
+    )
+    gains = {"supervised": np.diff(alone_ST), "semi-supervised": np.diff(all_ST)}
+    overlaps = {"semi-supervised": overlap}
+    tests = [
+        paired_tests(
+            {name: array[:, step] for name, array in gains.items()},
+            against="supervised",
+            overlaps=overlaps,
+        )[0]
+        for step in range(len(labels_T) - 1)
+    ]
+    return tuple(
+        LabelGain(
+            num_before=int(labels_T[step]),
+            num_after=int(labels_T[step + 1]),
+            supervised=float(gains["supervised"][:, step].mean()),
+            semi_supervised=float(gains["semi-supervised"][:, step].mean()),
+            test=test,
+        )
+        for step, test in enumerate(corrected(tests))
+    )
+
+
 def welch(
     mean: float,
     deviation: float,
