@@ -1,5 +1,6 @@
 """ARCHITECTURE.md describes the tree that is there."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -44,3 +45,16 @@ def test_its_layers_are_those_of_the_contract():
 )
 def test_a_file_or_folder_that_it_names_exists(path):
     assert (SOURCE / path).exists() or (ROOT / path).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    sorted(set(re.findall(r'[`"]([\w.]+)`? in `?([a-z_/]+\.py)', TEXT))),
+)
+def test_a_function_is_in_the_file_that_is_named_for_it(name, path):
+    *owner, function = name.split(".")
+    body = ast.parse((SOURCE / path).read_text(encoding="utf-8")).body
+    for wanted in owner:
+        (found,) = (n for n in body if isinstance(n, ast.ClassDef) and n.name == wanted)
+        body = found.body
+    assert function in {n.name for n in body if isinstance(n, ast.FunctionDef)}

@@ -23,7 +23,7 @@ from fewlabels.files import FIELD
 from fewlabels.models.cache import CONTENT, FeatureCache
 from fewlabels.models.classifiers import NetworkClassifier
 from fewlabels.projects.exchange import read_answers
-from fewlabels.projects.export import Facts, load_model, save_model
+from fewlabels.projects.export import load_model, save_model
 from fewlabels.projects.folder import ModelRecord
 from fewlabels.projects.folder import read_records as records
 from fewlabels.projects.settings import ProjectSettings
@@ -194,9 +194,8 @@ def _unsealed(content: bytes) -> bytes:
 
 def _models(place: Path) -> list[Target]:
     built = models.build("wrn-10-1", (1, 8, 8), 3, stream(1, "weights"))
-    facts = Facts(trainer="supervised", label_counts=(1, 2, 3), num_images=9)
     classifier = NetworkClassifier(built.eval(), 3)
-    save_model(place, classifier, ("cat", "dog", "cow"), (1, 8, 8), facts)
+    save_model(place, classifier, ("cat", "dog", "cow"), (1, 8, 8))
     files = {path.name: path.read_bytes() for path in place.iterdir()}
     files["config.json"] = _unsealed(files["config.json"])
     record = ModelRecord(

@@ -145,9 +145,9 @@ def faults(folder: Path, notes: list[Notes]) -> list[str]:
         stored = [one for one in project.store.events() if is_ours(one)]
         verdicts = {(o.item, o.annotator): o.uuid for o in project.snapshot().verdicts}
         rows = {
-            (token_of(number), lease.item)
+            (token_of(number), item)
             for number in range(len(notes))
-            for lease in project.store.heartbeat(token_of(number), ttl=LONG)
+            for item in project.store.heartbeat(token_of(number), ttl=LONG)
         }
     calls = {uuid: call for one in notes for uuid, call in one.sent.items()}
     got = {uuid: told for one in notes for uuid, told in one.got.items()}

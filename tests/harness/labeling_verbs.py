@@ -130,14 +130,12 @@ def sent(project: Project, call: Call) -> Call:
         leased = project.lease(
             call["count"], annotator=call["annotator"], token=token, ttl=LONG
         )
-        return {"leases": [one.item for one in leased.leases]}
+        return {"leases": list(leased.items)}
     if verb == "release":
         project.store.release(token)
         return {"leases": []}
     if verb == "heartbeat":
-        return {
-            "leases": [one.item for one in project.store.heartbeat(token, ttl=LONG)]
-        }
+        return {"leases": list(project.store.heartbeat(token, ttl=LONG))}
     number = call.get("class_number")
     name = None if number is None else CLASSES[number]
     stored: StoredEvent

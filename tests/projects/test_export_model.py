@@ -2,6 +2,7 @@ import json
 import os
 import shutil
 from hashlib import sha256
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ import torch
 from safetensors import safe_open
 from tests.projects.trained import (
     CLASSES,
-    FACTS,
     SHAPE,
     by_neighbors,
     from_scratch,
@@ -21,9 +21,15 @@ from torch import nn
 
 from fewlabels import models
 from fewlabels.errors import DataError, StorageError, UsageError
+from fewlabels.experiments.evaluation import accuracy_interval
 from fewlabels.models import encoders
 from fewlabels.models.classifiers import NetworkClassifier, PrecomputedClassifier
-from fewlabels.projects.export import Facts, load_model, save_model, write_onnx
+from fewlabels.projects.export import (
+    load_model,
+    model_card,
+    save_model,
+    write_onnx,
+)
 from fewlabels.rng import stream
 
 PHOTO = (3, 20, 24)
@@ -42,7 +48,7 @@ KINDS = {
 def test_a_loaded_model_says_the_same(tmp_path, kind):
     make, shape = KINDS[kind]
     classifier = make()
-    save_model(tmp_path / "model", classifier, CLASSES, shape, FACTS)
+    save_model(tmp_path / "model", classifier, CLASSES, shape)
     loaded = load_model(tmp_path / "model")
     assert loaded.classes == CLASSES
     assert loaded.input_shape == shape
@@ -53,10 +59,10 @@ def test_a_loaded_model_says_the_same(tmp_path, kind):
     assert torch.equal(found.features, expected.features)
 
 
-def test_the_folder_holds_the_three_files_of_the_hub(tmp_path):
-    save_model(tmp_path, from_scratch(), CLASSES, SHAPE, FACTS)
+def test_the_folder_holds_the_files_of_the_hub(tmp_path):
+    save_model(tmp_path, from_scratch(), CLASSES, SHAPE)
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"model.safetensors", "config.json", "README.md"}
+    assert names == {"model.safetensors", "config.json"}
     config = json.loads((tmp_path / "config.json").read_text("utf-8"))
     assert config["format"] == "fewlabels-model"
     assert config["network"] == "wrn-10-1"
@@ -69,21 +75,21 @@ def test_the_folder_holds_the_three_files_of_the_hub(tmp_path):
 
 def test_an_encoder_of_a_package_is_named_and_not_copied(tmp_path):
     classifier = over(encoders.resolve("efficientnet-lite0", size=64))
-    config = save_model(tmp_path, classifier, CLASSES, PHOTO, FACTS)
+    config = save_model(tmp_path, classifier, CLASSES, PHOTO)
     assert (config.encoder.builtin, config.encoder.size) == ("efficientnet-lite0", 64)
     assert (tmp_path / "model.safetensors").stat().st_size < 40_000
 
 
 def test_equal_models_make_equal_files(tmp_path):
     for name in ("first", "second"):
-        save_model(tmp_path / name, from_scratch(), CLASSES, SHAPE, FACTS)
+        save_model(tmp_path / name, from_scratch(), CLASSES, SHAPE)
     for file in (tmp_path / "first").iterdir():
         assert file.read_bytes() == (tmp_path / "second" / file.name).read_bytes()
 
 
 def test_somebodys_own_encoder_is_brought_along(tmp_path):
     classifier = over(own_encoder())
-    save_model(tmp_path, classifier, CLASSES, SHAPE, FACTS)
+    save_model(tmp_path, classifier, CLASSES, SHAPE)
     with pytest.raises(DataError, match="it is not in the files"):
         load_model(tmp_path)
     loaded = load_model(tmp_path, encoder=own_encoder())
@@ -97,14 +103,26 @@ def test_somebodys_own_encoder_is_brought_along(tmp_path):
 # ----------------------------------------------------------------------- the card
 
 
+def card(folder, **status):
+    """Return the card of a model, measured as it is given."""
+    config = save_model(folder, from_scratch(), CLASSES, SHAPE)
+    record = SimpleNamespace(
+        trainer="fixmatch-darp",
+        class_counts=(3, 4, 5),
+        num_labeled=12,
+        predicted=(1200,),
+    )
+    return model_card(config, record, SimpleNamespace(**status), "npc")
+
+
 def test_the_card_says_what_a_stranger_needs(tmp_path):
-    save_model(tmp_path, from_scratch(), CLASSES, SHAPE, FACTS)
-    text = (tmp_path / "README.md").read_text("utf-8")
+    point = SimpleNamespace(audited=accuracy_interval(27, 30))
+    text = card(tmp_path, curve=[point], audit_size=30, num_audited=30)
     assert text.startswith("---\nlibrary_name: fewlabels\n")
     for words in [
         "90.0 % (73.5 to 97.9 at the 95 % level, from 30 random images)",
         "on 1,200 images, 12 of them labeled by people",
-        "fixmatch\\-darp, 600 steps",
+        "fixmatch\\-darp",
         "labeled by people, chosen by npc",
         "| dog | 4 |",
         "| a\\|b\\_\\*c\\* | 5 |",  # no name changes the table
@@ -115,9 +133,7 @@ def test_the_card_says_what_a_stranger_needs(tmp_path):
 
 
 def test_the_card_says_when_nothing_was_measured(tmp_path):
-    facts = Facts(trainer="supervised", label_counts=(1, 1, 1), num_images=9)
-    save_model(tmp_path, from_scratch(), CLASSES, SHAPE, facts)
-    text = (tmp_path / "README.md").read_text("utf-8")
+    text = card(tmp_path, curve=[], audit_size=0, num_audited=0)
     assert "Not measured: no random slice" in text
 
 
@@ -126,7 +142,7 @@ def test_the_card_says_when_nothing_was_measured(tmp_path):
 
 @pytest.fixture
 def exported(tmp_path):
-    save_model(tmp_path / "model", from_scratch(), CLASSES, SHAPE, FACTS)
+    save_model(tmp_path / "model", from_scratch(), CLASSES, SHAPE)
     return tmp_path / "model"
 
 
@@ -159,7 +175,7 @@ def test_files_of_two_exports_are_not_mixed(exported, tmp_path):
     other_model = NetworkClassifier(
         models.build("wrn-10-1", SHAPE, 3, stream(9, "other")), 3
     )
-    save_model(other, other_model, CLASSES, SHAPE, FACTS)
+    save_model(other, other_model, CLASSES, SHAPE)
     shutil.copy(other / "model.safetensors", exported)
     with pytest.raises(DataError, match="damaged or of another config"):
         load_model(exported)
@@ -271,16 +287,16 @@ def test_a_pickle_is_never_opened(exported):
 def test_what_cannot_be_exported(tmp_path):
     known = PrecomputedClassifier(torch.zeros(2, 3), torch.zeros(2, 3))
     with pytest.raises(UsageError, match="A PrecomputedClassifier cannot be exp"):
-        save_model(tmp_path, known, CLASSES, SHAPE, FACTS)
+        save_model(tmp_path, known, CLASSES, SHAPE)
     with pytest.raises(DataError, match="3 classes got the names"):
-        save_model(tmp_path, from_scratch(), ("a", "b"), SHAPE, FACTS)
+        save_model(tmp_path, from_scratch(), ("a", "b"), SHAPE)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_place_that_cannot_be_written_to(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StorageError, match="could not be written"):
-        save_model(tmp_path / "file", from_scratch(), CLASSES, SHAPE, FACTS)
+        save_model(tmp_path / "file", from_scratch(), CLASSES, SHAPE)
 
 
 # --------------------------------------------------------------------------- ONNX

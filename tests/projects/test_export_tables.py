@@ -8,9 +8,10 @@ import torch
 
 from fewlabels.errors import StorageError, UnknownNameError, UsageError
 from fewlabels.projects.export import (
-    PredictionRows,
+    prediction_schema,
+    prediction_table,
     write_labels,
-    write_predictions,
+    write_table,
 )
 from fewlabels.rng import stream
 
@@ -82,20 +83,20 @@ def test_a_folder_that_is_not_there_is_said(tmp_path):
             write_labels(tmp_path / "nowhere" / name, ROWS)
 
 
-def two_parts():
-    return [
-        PredictionRows(
-            ["a.png", "b.png"],
-            torch.tensor([[0.75, 0.25], [0.125, 0.875]]),
-            [None, "cat"],
-        ),
-        PredictionRows(["c.png"], torch.tensor([[0.5, 0.5]], dtype=torch.float64)),
+def write(path):
+    """Write predictions in two parts."""
+    names, half = ["cat", "dog"], torch.tensor([[0.5, 0.5]], dtype=torch.float64)
+    sure = torch.tensor([[0.75, 0.25], [0.125, 0.875]])
+    parts = [
+        prediction_table(names, ["a.png", "b.png"], sure, [None, "cat"]),
+        prediction_table(names, ["c.png"], half),
     ]
+    write_table(path, prediction_schema(names), parts)
 
 
 def test_predictions_as_parquet(tmp_path):
     path = tmp_path / "predictions.parquet"
-    write_predictions(path, ["cat", "dog"], two_parts())
+    write(path)
     names = ["file_name", "label", "confidence", "source", "p_cat", "p_dog"]
     assert pq.read_table(path).to_pylist() == [
         dict(zip(names, row, strict=True))
@@ -110,7 +111,7 @@ def test_predictions_as_parquet(tmp_path):
 
 def test_predictions_as_csv(tmp_path):
     path = tmp_path / "predictions.csv"
-    write_predictions(path, ["cat", "dog"], two_parts())
+    write(path)
     assert path.read_text("utf-8").splitlines()[:3] == [
         "file_name,label,confidence,source,p_cat,p_dog",
         "a.png,cat,0.75,model,0.75,0.25",
@@ -119,17 +120,22 @@ def test_predictions_as_csv(tmp_path):
 
 
 def test_refusals_leave_no_file(tmp_path):
-    rows = PredictionRows(["x"], torch.ones(1, 2))
+    path = tmp_path / "predictions.parquet"
     with pytest.raises(UsageError, match="are not distinct"):
-        write_predictions(tmp_path / "predictions.parquet", ["a", "a"], [rows])
-    with pytest.raises(ValueError, match="zip"):
-        write_predictions(tmp_path / "predictions.parquet", ["a"], [rows])
+        write_table(path, prediction_schema(["a", "a"]), [])
+
+    def too_wide():
+        yield prediction_table(["a"], ["x"], torch.ones(1, 2))
+
+    with pytest.raises(ValueError, match="arrays unequal"):
+        write_table(path, prediction_schema(["a"]), too_wide())
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_hundred_thousand_images_of_a_hundred_classes_are_streamed(tmp_path):
     num_images, num_classes, size = 100_000, 100, 20_000
     draws = stream(0, "predictions")
+    names = [str(c) for c in range(num_classes)]
     made, most_alive = [], 0
 
     def parts():
@@ -138,10 +144,11 @@ def test_a_hundred_thousand_images_of_a_hundred_classes_are_streamed(tmp_path):
             rows = torch.rand(size, num_classes, generator=draws)
             made.append(weakref.ref(rows))
             most_alive = max(most_alive, sum(one() is not None for one in made))
-            yield PredictionRows([f"{start + i}.png" for i in range(size)], rows)
+            paths = [f"{start + i}.png" for i in range(size)]
+            yield prediction_table(names, paths, rows)
 
     path = tmp_path / "predictions.parquet"
-    write_predictions(path, [str(c) for c in range(num_classes)], parts())
+    write_table(path, prediction_schema(names), parts())
     assert most_alive <= 2  # of five: the one being made and the one being written
     written = pq.ParquetFile(path)
     sizes = [

@@ -237,9 +237,9 @@ def test_one_imported_label_is_enough_where_people_need_two(tmp_path):
 def test_skipped_images_stay_skipped_and_unsure_ones_get_their_class(project, tmp_path):
     project.ask()
     tab = new_uuid()
-    leases = project.lease(7, annotator="ann", token=tab).leases
+    leases = project.lease(7, annotator="ann", token=tab).items
     audit = project.snapshot().audit
-    first, second, *_ = [one.item for one in leases if one.item not in audit]
+    first, second, *_ = [item for item in leases if item not in audit]
     project.skip(first, annotator="ann")
     project.unsure(second, annotator="ann")
     path_of = {item.id: item.path for item in project.store.items()}

@@ -152,12 +152,12 @@ def test_what_one_is_unsure_of_waits_for_the_others(project):
         project.unsure(item, annotator="ann")
     assert project.status().num_open == 0  # ann is alone: nobody else could know
     offered = project.lease(10, annotator="bob")
-    assert [one.item for one in offered.leases] == items  # bob has just joined
+    assert list(offered.items) == items  # bob has just joined
     project.label(items[0], "odd", annotator="bob")
     assert [one.item for one in project.snapshot().open] == items[1:]
     assert project.status().next_step == "tell"
     assert not project.ask().is_new
-    assert project.lease(10, annotator="ann").leases == ()
+    assert project.lease(10, annotator="ann").items == ()
     for item in items[1:]:
         project.unsure(item, annotator="bob")
     assert project.snapshot().open == ()
@@ -169,9 +169,9 @@ def test_a_skip_closes_an_image_for_everybody(tmp_path):
         project.skip(one, annotator="ann")
         project.unsure(two, annotator="ann")
         for name in ("bob", "eve"):  # two may answer about each of the others
-            offered = project.lease(10, annotator=name).leases
-            assert [lease.item for lease in offered] == [two, *rest]
+            offered = project.lease(10, annotator=name).items
+            assert list(offered) == [two, *rest]
         assert [asked.item for asked in project.snapshot().open] == [two, *rest]
         project.undo(annotator="ann")
         project.undo(annotator="ann")
-        assert [o.item for o in project.lease(1, annotator="bob").leases] == [one]
+        assert project.lease(1, annotator="bob").items == (one,)

@@ -2,7 +2,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from tests.data.pictures import save, tree
-from tests.projects.trained import CLASSES, FACTS, SHAPE, from_scratch, over
+from tests.projects.trained import CLASSES, SHAPE, from_scratch, over
 
 from fewlabels import data
 from fewlabels.errors import DataError, NotFiniteError, UnknownNameError
@@ -14,7 +14,7 @@ from fewlabels.projects.export import load_model, save_model
 
 @pytest.fixture
 def model(tmp_path):
-    save_model(tmp_path / "model", from_scratch(), CLASSES, SHAPE, FACTS)
+    save_model(tmp_path / "model", from_scratch(), CLASSES, SHAPE)
     return tmp_path / "model"
 
 
@@ -52,7 +52,7 @@ def test_images_are_brought_to_the_shape_of_training(model, tmp_path, channels):
 def test_photos_go_through_the_encoder(tmp_path):
     shape = (3, 32, 32)
     classifier = over(encoders.resolve("efficientnet-lite0", size=32))
-    save_model(tmp_path / "model", classifier, CLASSES, shape, FACTS)
+    save_model(tmp_path / "model", classifier, CLASSES, shape)
     for number in range(3):
         save(tmp_path / "images" / f"{number}.jpg", number, height=40, channels=3)
     found = predict(tmp_path / "model", tmp_path / "images")
@@ -91,7 +91,7 @@ def test_refusals(model, tmp_path):
     (empty / "a.png").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"to be used in .*\(a\.png"):
         predict(model, empty)
-    save_model(tmp_path / "rows", from_scratch("linear", (6,)), CLASSES, (6,), FACTS)
+    save_model(tmp_path / "rows", from_scratch("linear", (6,)), CLASSES, (6,))
     with pytest.raises(DataError, match=r"holds no \.parquet files"):
         predict(tmp_path / "rows", empty)
 
@@ -100,7 +100,7 @@ def test_weights_that_are_lost_predict_nothing(tmp_path):
     classifier = from_scratch()
     with torch.no_grad():
         classifier.module.head.weight[0] = float("nan")
-    save_model(tmp_path / "model", classifier, CLASSES, SHAPE, FACTS)
+    save_model(tmp_path / "model", classifier, CLASSES, SHAPE)
     folder = tree(tmp_path / "images", each=3)
     with pytest.raises(NotFiniteError, match=r"6 of 6 .* are NaN or infinite"):
         predict(tmp_path / "model", folder)

@@ -294,7 +294,7 @@ def test_a_round_that_is_chosen_ahead_keeps_open_what_is_open(tmp_path):
         assert not set(first) & set(second)
         waiting = [*first[1:], *second]
         assert [item.item for item in project.ask().items] == waiting
-        assert [lease.item for lease in project.lease(99).leases] == waiting
+        assert list(project.lease(99).items) == waiting
         assert project.status().num_open == len(waiting)
         with pytest.warns(UserWarning, match="no model"):
             third = [item.item for item in project.ask(anew=True).items]

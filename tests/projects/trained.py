@@ -3,22 +3,13 @@
 import torch
 
 from fewlabels import models, training
-from fewlabels.experiments.evaluation import accuracy_interval
 from fewlabels.models.classifiers import FrozenClassifier, NetworkClassifier
 from fewlabels.models.module_encoder import ModuleEncoder
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
-from fewlabels.projects.export import Facts
 from fewlabels.rng import stream
 
 CLASSES = ("cat", "dog", "a|b_*c*")
 SHAPE = (1, 8, 8)
-FACTS = Facts(
-    trainer="fixmatch-darp, 600 steps",
-    label_counts=(3, 4, 5),
-    num_images=1200,
-    strategy="npc",
-    audited=accuracy_interval(27, 30),
-)
 
 
 def images(num_images=7, shape=SHAPE, seed=0):

@@ -422,7 +422,7 @@ def test_images_that_measure_change_one_at_a_time(project, free):
 
 
 def test_images_that_a_tab_is_about_to_label_are_left_out(project, free):
-    leased = project.lease(1, **BOB).leases[0].item
+    leased = project.lease(1, **BOB).items[0]
     done = project.revise([leased], "odd", uuid=uuid(), **ANN)
     assert (done.items, done.num_held) == ((), 1)
 

@@ -189,7 +189,7 @@ def test_what_is_being_asked_about_is_left_to_whoever_was_asked(project):
         asked = {one.item for one in project.ask().items} & every
     assert asked
     assert {one["item"] for one in review(project)["tiles"]} == every - asked
-    held = project.lease(1, annotator="bob").leases[0].item
+    held = project.lease(1, annotator="bob").items[0]
     free = min(every - asked)
     for who in ("ann", "bob"):
         given = confirm(project, [held, free], "odd", annotator=who)

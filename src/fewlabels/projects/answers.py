@@ -4,10 +4,9 @@ import errno
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from fewlabels.errors import Fault, UsageError
@@ -131,7 +130,9 @@ def write_query(
     )
     for file in texts:
         has_content = file.is_file() and file.stat().st_size
-        if has_content and known.get(str(file.resolve())) != _digest(file.read_bytes()):
+        if has_content and known.get(str(file.resolve())) != digest_of(
+            file.read_bytes()
+        ):
             raise UsageError(
                 f"'{file}' was not written by ask, or was changed since. Tell it first "
                 "if it holds answers, or choose another name."
@@ -186,24 +187,17 @@ def tell(
         held = {(v.item, v.annotator): v for v in store.verdicts()}
         for answer in parsed.answers:
             who = answer.annotator or annotator_name(annotator or None)
-            before, kind = held.get((answer.id, who)), Kind.LABEL
+            before, kind = held.get((answer.id, who)), answer.kind
             number = None if answer.label is None else number_of[answer.label]
-            if number is None:
-                kind = Kind.SKIP if answer.skipped else Kind.UNSURE
-            elif before is not None:
-                kind = Kind.RELABEL
             if before is not None and before.says(kind, number):
                 counts["num_same"] += 1
                 continue
+            if before is not None and kind is Kind.LABEL:
+                kind = Kind.RELABEL
             counts[_COUNTED[kind]] += 1
-            payload: dict[str, Any] = {}
-            if answer.unsure and number is not None:
-                payload["unsure"] = True
-            if answer.lead_time is not None:
-                payload["lead_time"] = answer.lead_time
-            more = {**vars(asking_of[answer.id]), "client_time": answer.time}
-            new = Event(kind, who, answer.id, number, payload=payload, **more)
-            events.append(new)
+            more = {**vars(asking_of[answer.id]), "payload": answer.payload}
+            more["client_time"] = answer.time
+            events.append(Event(kind, who, answer.id, number, **more))
         store.append(events)
     if not parsed.faults and str(path.resolve()) in _written_files(project):
         _note_content(project, path, path.read_bytes())
@@ -235,7 +229,7 @@ def _is_changed(item: Item, path: Path) -> bool:
 
 def _note_content(project: "Project", path: Path, content: bytes) -> None:
     """Note what a query holds that may be replaced: nothing that is not stored."""
-    known = _written_files(project) | {str(path.resolve()): _digest(content)}
+    known = _written_files(project) | {str(path.resolve()): digest_of(content)}
     replace_text(project.folder / _WRITTEN_FILES, json.dumps(known, indent=2) + "\n")
 
 
@@ -246,7 +240,3 @@ def _written_files(project: "Project") -> dict[str, str]:
     except (FileNotFoundError, ValueError):  # at worst, another name has to be chosen
         return {}
     return known if isinstance(known, dict) else {}
-
-
-def _digest(content: bytes) -> str:
-    return sha256(content).hexdigest()

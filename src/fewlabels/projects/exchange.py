@@ -32,6 +32,7 @@ from fewlabels.errors import (
     UnknownNameError,
     UsageError,
 )
+from fewlabels.projects.store import Kind
 
 MAX_BYTES = 256 * 2**20
 """Largest file of answers or labels that is read."""
@@ -474,15 +475,15 @@ class Answer:
 
     id: str
     """Id of the item."""
-    label: str | None
-    """Name of the class; None for a skip, and where nothing but unsure was said."""
-    skipped: bool = False
-    unsure: bool = False
+    kind: Kind
+    """A label, a skip, or *unsure* where nothing else was said."""
+    label: str | None = None
+    """Name of the class; None unless it is a label."""
     annotator: str | None = None
     time: datetime | None = None
     """When; with a time zone, UTC where the file gives none."""
-    lead_time: float | None = None
-    """How long it took, in seconds."""
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    """``"unsure"`` of a label, and ``"lead_time"`` in seconds, where they are known."""
 
 
 @dataclass(frozen=True)
@@ -571,7 +572,10 @@ def _read_answer(row: Row, images: ImageFinder, classes: ClassFinder) -> Answer:
         status, label = STATUS_WORDS[label], None
     if status == SKIP and label is not None:
         raise FaultyRowError(f"is skipped and has the label {quoted(label)}.")
-    time, seconds = None, None
+    time = seconds = None
+    payload: dict[str, Any] = {}
+    if status == UNSURE and label is not None:
+        payload["unsure"] = True
     word = text_of(row, "time")
     if word is not None:
         try:
@@ -588,14 +592,14 @@ def _read_answer(row: Row, images: ImageFinder, classes: ClassFinder) -> Answer:
             seconds = float(word.replace(",", "."))
         if seconds is None or not 0 <= seconds < math.inf:
             raise FaultyRowError(f"has the lead_time {quoted(word)}; write seconds.")
+        payload["lead_time"] = seconds
     return Answer(
         id=identifier,
+        kind=Kind(status) if label is None else Kind.LABEL,
         label=label,
-        skipped=status == SKIP,
-        unsure=status == UNSURE,
         annotator=text_of(row, "annotator"),
         time=time,
-        lead_time=seconds,
+        payload=payload,
     )
 
 

@@ -29,19 +29,11 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from torch import Tensor, nn
 
-from fewlabels import files, models, rng
+from fewlabels import errors, files, models, rng
 from fewlabels.data.files import FileImages, check_files
 from fewlabels.data.folder import image_names
 from fewlabels.data.untrusted import printable
 from fewlabels.data.vectors import Vectors
-from fewlabels.errors import (
-    DataError,
-    ShapeError,
-    UnknownNameError,
-    UnreadableFile,
-    UsageError,
-)
-from fewlabels.experiments.evaluation import AuditedAccuracy
 from fewlabels.experiments.settings import faults
 from fewlabels.models import Network, as_input, checkpoint, encoders
 from fewlabels.models.classifiers import FrozenClassifier, NetworkClassifier
@@ -50,8 +42,10 @@ from fewlabels.models.module_encoder import ModuleEncoder
 from fewlabels.names import check_installed
 from fewlabels.pool import ArrayImages, Images
 from fewlabels.progress import track
+from fewlabels.projects.folder import ModelRecord
 from fewlabels.projects.rows import row_names
 from fewlabels.projects.settings import LARGEST_SIDE
+from fewlabels.projects.status import Status
 from fewlabels.protocols import Classifier
 
 _TEXT = pa.string()
@@ -74,7 +68,7 @@ _MAX_HEADER = 4096  # bytes
 Exportable = NetworkClassifier | FrozenClassifier
 """The classifiers that can be written as files."""
 
-_CONFIG, _WEIGHTS, _CARD = "config.json", "model.safetensors", "README.md"
+_CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _MAX_CONFIG, _MAX_WEIGHTS = 2**20, 2**36  # bytes
 _MAX_INPUTS = 2**22  # an image of 1,024 pixels a side has three quarters of it
 
@@ -89,7 +83,7 @@ tags: [image-classification, active-learning, semi-supervised-learning]
 # {title}
 
 Trained by {trainer} on {num_images:,} images, {num_labels:,} of them labeled by \
-people{selection}. The network is {network}, its input is {size}.
+people, chosen by {strategy}. The network is {network}, its input is {size}.
 
 | class | labels |
 |---|---|
@@ -109,26 +103,6 @@ Every image gets one of the classes above, whatever it shows. The accuracy holds
 images like those it was trained on. Confidences are not calibrated: 0.9 does not mean \
 right nine times in ten. Where a mistake harms somebody, let a person check.
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Facts:
-    """How a model was trained and measured."""
-
-    trainer: str
-    """How it was trained, such as ``"fixmatch-darp, 600 steps"``."""
-    label_counts: tuple[int, ...]
-    """Labels of each class that it was trained on."""
-    num_images: int
-    """Images it was trained on, labeled or not."""
-    strategy: str | None = None
-    """What chose the images that people labeled."""
-    audited: AuditedAccuracy | None = None
-    """Accuracy on a random slice that no decision used; None: not measured."""
-    num_unanswered: int = 0
-    """Images of that slice that have no label, such as skipped ones."""
-    name: str = "Image classifier"
-    """Title of the card."""
 
 
 class EncoderConfig(BaseModel):
@@ -208,7 +182,6 @@ def save_model(
     classifier: Classifier,
     classes: Sequence[str],
     input_shape: Sequence[int],
-    facts: Facts | None = None,
 ) -> ModelConfig:
     """Write a trained model, so that it can be used without the project.
 
@@ -222,7 +195,6 @@ def save_model(
         classifier: What a trainer of this package returned.
         classes: Names of the classes.
         input_shape: Shape of the pool's images: channels, height and width.
-        facts: How it was made, for the card; None: there is no card.
 
     Returns:
         The configuration that was written.
@@ -230,7 +202,7 @@ def save_model(
     network = _exportable(classifier)
     if not len(set(classes)) == len(classes) == classifier.num_classes:
         num_classes = classifier.num_classes
-        raise DataError(f"{num_classes} classes got the names {list(classes)}.")
+        raise errors.DataError(f"{num_classes} classes got the names {list(classes)}.")
     encoder = None
     if isinstance(network, FrozenClassifier):
         encoder = EncoderConfig.of(network.encoder)
@@ -246,8 +218,6 @@ def save_model(
     files.make_folder(folder)
     with files.replace_file(folder / _WEIGHTS) as partial:
         partial.write_bytes(content)
-    if facts is not None:
-        files.replace_text(folder / _CARD, _model_card(facts, config))
     text = files.add_checksum(config.model_dump_json(indent=2) + "\n")
     files.replace_text(folder / _CONFIG, text)
     return config
@@ -274,14 +244,18 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
         with files.open_regular(path, _MAX_WEIGHTS) as file:
             digest = file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise DataError(f"There is no exported model in {folder}: {error}.") from error
+        raise errors.DataError(
+            f"There is no exported model in {folder}: {error}."
+        ) from error
     except ValueError as error:
         reason = faults(error) if isinstance(error, ValidationError) else error
-        raise DataError(
+        raise errors.DataError(
             f"{folder / _CONFIG} is damaged: {reason} Export again."
         ) from error
     if digest != config.weights_sha256:
-        raise DataError(f"{path} is damaged or of another {_CONFIG}. Export again.")
+        raise errors.DataError(
+            f"{path} is damaged or of another {_CONFIG}. Export again."
+        )
     num_classes = len(config.classes)
     classifier: Exportable
     try:
@@ -297,10 +271,12 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
                 module=head, num_classes=num_classes, encoder=frozen
             )
         checkpoint.read_into(classifier.module.state_dict(), path)
-    except UsageError as error:
-        raise DataError(f"{folder / _CONFIG} cannot be used: {error}") from error
+    except errors.UsageError as error:
+        raise errors.DataError(f"{folder / _CONFIG} cannot be used: {error}") from error
     except (ValueError, RuntimeError) as error:
-        raise DataError(f"{path} does not fit {_CONFIG}. Export again.") from error
+        raise errors.DataError(
+            f"{path} does not fit {_CONFIG}. Export again."
+        ) from error
     return LoadedModel(classifier, config.classes, config.input_shape)
 
 
@@ -310,7 +286,9 @@ def _exportable(classifier: Classifier) -> Exportable:
         models.name_of(classifier.module)
         return classifier
     kind = type(classifier).__name__
-    raise UsageError(f"A {kind} cannot be exported; use one of training.names().")
+    raise errors.UsageError(
+        f"A {kind} cannot be exported; use one of training.names()."
+    )
 
 
 def _empty_network(
@@ -332,18 +310,18 @@ def _load_encoder(config: EncoderConfig, given: Encoder | None) -> Encoder:
     """Return the encoder that a model was trained over."""
     if config.builtin is not None:
         if config.builtin not in encoders.names():  # an import path would be run
-            raise UnknownNameError("encoder", config.builtin, encoders.names())
+            raise errors.UnknownNameError("encoder", config.builtin, encoders.names())
         encoder: Encoder = encoders.resolve(config.builtin, size=config.size)
     elif given is not None:
         encoder = given
     elif config.published is not None and encoders.is_published(config.published):
         encoder = encoders.resolve(config.published, **config.published_options)
     else:
-        raise DataError(
+        raise errors.DataError(
             f"Give load_model the encoder '{config.identity}': it is not in the files."
         )
     if encoder.name != config.identity:
-        raise DataError(
+        raise errors.DataError(
             f"The encoder is '{encoder.name}'; give '{config.identity}' instead."
         )
     return encoder
@@ -352,14 +330,24 @@ def _load_encoder(config: EncoderConfig, given: Encoder | None) -> Encoder:
 # ---------------------------------------------------------------------------- card
 
 
-def _model_card(facts: Facts, config: ModelConfig) -> str:
-    """Return the card in Markdown; names that people chose are escaped."""
+def model_card(
+    config: ModelConfig, record: ModelRecord, status: Status, strategy: str
+) -> str:
+    """Return the card of a model in Markdown; names that people chose are escaped.
+
+    Args:
+        config: Its configuration.
+        record: How it was trained.
+        status: The accuracy on the audit slice, and how many images there have a label.
+        strategy: What chose the images that people labeled.
+    """
     channels, *sides = config.input_shape
     size, source = f"a row of {channels} numbers", "ROWS.parquet"
     if sides:
         kind = "grey" if channels == 1 else "color"
         size, source = f"{sides[1]} × {sides[0]} pixels, {kind}", "FOLDER_OF_IMAGES"
-    audited, num_open = facts.audited, facts.num_unanswered
+    num_open = status.audit_size - status.num_audited
+    audited = status.curve[-1].audited if status.curve else None
     if audited is None or audited.accuracy is None:
         accuracy = "Not measured: no random slice of images was set aside for an audit."
         if num_open:
@@ -370,16 +358,15 @@ def _model_card(facts: Facts, config: ModelConfig) -> str:
         if num_open:
             accuracy += f" {num_open} more were drawn and have no label; if they were"
             accuracy += " left out for being hard, the accuracy is lower than this."
-    chosen_by = f", chosen by {facts.strategy}" if facts.strategy else ""
     encoder = f" over {config.encoder.identity}" if config.encoder else ""
-    counts = zip(config.classes, facts.label_counts, strict=True)
+    counts = zip(config.classes, record.class_counts, strict=True)
     return _CARD_TEXT.format(
-        title=_escaped(facts.name),
+        title=_escaped(f"Classifier of {', '.join(config.classes[:5])}"),
         accuracy=accuracy,
-        trainer=_escaped(facts.trainer),
-        num_images=facts.num_images,
-        num_labels=sum(facts.label_counts),
-        selection=_escaped(chosen_by),
+        trainer=_escaped(record.trainer),
+        num_images=sum(record.predicted),  # as of then; others may have come since
+        num_labels=record.num_labeled,
+        strategy=_escaped(strategy),
         network=_escaped(f"{config.network}{encoder}"),
         size=size,
         source=source,
@@ -406,7 +393,7 @@ class PixelClassifier(nn.Module):
         if isinstance(classifier, FrozenClassifier):
             encoder = classifier.encoder
             if not isinstance(encoder, ModuleEncoder) or not encoder.is_portable:
-                raise UsageError(
+                raise errors.UsageError(
                     f"The encoder '{encoder.name}' cannot be ONNX. Use {_WEIGHTS}."
                 )
             self.encoder = encoder
@@ -460,24 +447,12 @@ def write_onnx(path: Path, classifier: Classifier, input_shape: Sequence[int]) -
     finally:
         logger.disabled = was_disabled
     if program is None:
-        raise UsageError(f"torch wrote no ONNX; use {_WEIGHTS} instead.")
+        raise errors.UsageError(f"torch wrote no ONNX; use {_WEIGHTS} instead.")
     with files.replace_file(path) as partial:
         program.save(partial, external_data=False)
 
 
 # -------------------------------------------------------------------------- tables
-
-
-@dataclass(frozen=True, eq=False)
-class PredictionRows:
-    """Some images with their probabilities, and their labels where people gave one."""
-
-    file_names: Sequence[str]
-    """Path of each image below its folder, n names."""
-    probabilities: Tensor
-    """Of the model, shape (n, C)."""
-    human: Sequence[str | None] = ()
-    """The class that a person gave, None where nobody did; empty: nobody, anywhere."""
 
 
 def write_labels(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -494,47 +469,49 @@ def write_labels(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     write_table(path, _LABEL_SCHEMA, [table])
 
 
-def write_predictions(
-    path: Path, classes: Sequence[str], parts: Iterable[PredictionRows]
-) -> None:
-    """Write predictions as Parquet or CSV, by the ending of the name.
+def prediction_schema(classes: Sequence[str]) -> pa.Schema:
+    """Return the columns of a table of predictions, with their types.
 
-    The columns are ``file_name``; ``label``, the class a person gave or else the
-    likeliest one; ``confidence``, the model's probability of that label (low where it
-    doubts a person's label, which is worth a second look); ``source``, ``human`` or
-    ``model``, and ``p_CLASS`` for each class. Each part is written as it comes.
-
-    Args:
-        path: The file.
-        classes: Names of the classes.
-        parts: Rows, some at a time.
-
-    Raises:
-        UsageError: If two classes share a name.
+    They are ``file_name``; ``label``, the class a person gave or else the likeliest
+    one; ``confidence``, the model's probability of that label (low where it doubts a
+    person's label, which is worth a second look); ``source``, ``human`` or ``model``,
+    and ``p_CLASS`` for each class.
     """
     if len(set(classes)) < len(classes):
-        raise UsageError(f"The classes {list(classes)} are not distinct.")
+        raise errors.UsageError(f"The classes {list(classes)} are not distinct.")
     numbers = {f"p_{name}": pa.float32() for name in classes}
-    schema = pa.schema(PREDICTION_COLUMNS | numbers)
-    columns = (_prediction_columns(rows, classes) for rows in parts)
-    write_table(path, schema, (pa.table(part, schema=schema) for part in columns))
+    return pa.schema(PREDICTION_COLUMNS | numbers)
 
 
-def _prediction_columns(rows: PredictionRows, classes: Sequence[str]) -> dict[str, Any]:
-    probabilities_nC = rows.probabilities.detach().float().cpu()
-    human = rows.human or [None] * len(rows.file_names)
+def prediction_table(
+    classes: Sequence[str],
+    file_names: Sequence[str],
+    probabilities: Tensor,
+    human: Sequence[str | None] | None = None,
+) -> pa.Table:
+    """Return predictions as a table of :func:`prediction_schema`.
+
+    Args:
+        classes: Names of the classes.
+        file_names: Path of each image below its folder, n names.
+        probabilities: Of the model, shape (n, C).
+        human: The class that a person gave, None where nobody did; None: nobody,
+            anywhere.
+    """
+    schema, probabilities_nC = prediction_schema(classes), probabilities.float().cpu()
+    human = human or [None] * len(file_names)
     label_n = probabilities_nC.argmax(dim=1)
     for row, name in enumerate(human):
         if name is not None:
             label_n[row] = classes.index(name)
-    columns = {
-        "file_name": list(rows.file_names),
-        "label": [classes[number] for number in label_n.tolist()],
-        "confidence": probabilities_nC.gather(1, label_n[:, None])[:, 0].numpy(),
-        "source": ["model" if name is None else "human" for name in human],
-    }
-    pairs = zip(classes, probabilities_nC.T, strict=True)
-    return columns | {f"p_{name}": numbers.numpy() for name, numbers in pairs}
+    columns = [
+        list(file_names),
+        [classes[number] for number in label_n.tolist()],
+        probabilities_nC.gather(1, label_n[:, None])[:, 0].numpy(),
+        ["model" if name is None else "human" for name in human],
+        *probabilities_nC.T.numpy(),
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def check_replaceable_table(path: Path) -> None:
@@ -561,12 +538,14 @@ def check_replaceable_table(path: Path) -> None:
     except (OSError, pa.ArrowException):
         pass
     if list(names[: len(PREDICTION_COLUMNS)]) != list(PREDICTION_COLUMNS):
-        raise UsageError(f"'{path}' holds no predictions; give another file.")
+        raise errors.UsageError(f"'{path}' holds no predictions; give another file.")
 
 
 def _check_table_ending(path: Path) -> None:
     if path.suffix.lower() not in _ENDINGS:
-        raise UnknownNameError("format of a table", path.suffix or path.name, _ENDINGS)
+        raise errors.UnknownNameError(
+            "format of a table", path.suffix or path.name, _ENDINGS
+        )
 
 
 def write_table(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
@@ -613,7 +592,7 @@ class Predictions:
     """Names of the classes."""
     probabilities: Tensor
     """Shape (n, C), float32."""
-    unreadable: tuple[UnreadableFile, ...] = ()
+    unreadable: tuple[errors.UnreadableFile, ...] = ()
     """Files that could not be used, by name and reason."""
     are_rows: bool = False
     """Whether the items are rows, not images."""
@@ -634,8 +613,8 @@ class Predictions:
         Earlier predictions are replaced; another file is left alone.
         """
         check_replaceable_table(Path(path))
-        rows = PredictionRows(self.file_names, self.probabilities)
-        write_predictions(Path(path), self.classes, [rows])
+        table = prediction_table(self.classes, self.file_names, self.probabilities)
+        write_table(Path(path), table.schema, [table])
 
 
 def predict(
@@ -657,25 +636,27 @@ def predict(
     """
     loaded = model if isinstance(model, LoadedModel) else load_model(Path(model))
     shape, path = loaded.input_shape, Path(source)
-    unreadable: tuple[UnreadableFile, ...] = ()
+    unreadable: tuple[errors.UnreadableFile, ...] = ()
     images: Images
     if len(shape) == 1:
         vectors = Vectors.read(path)
         width = vectors.rows.shape[1]
         if width != shape[0]:
-            raise ShapeError(
+            raise errors.ShapeError(
                 f"The model takes rows of {shape[0]} numbers, not {width}."
             )
         images, names = ArrayImages(vectors.rows), row_names(vectors)
     else:
         if not path.is_dir():
-            raise DataError(f"There is no folder {path}; give a folder of images.")
+            raise errors.DataError(
+                f"There is no folder {path}; give a folder of images."
+            )
         listed, passed_over = image_names(path)
         found, damaged = check_files((name, path / name) for name in listed)
         unreadable = tuple(sorted([*passed_over, *damaged]))
         if not found:
             first = f" ({unreadable[0]})" if unreadable else ""
-            raise DataError(f"There is no image to be used in {path}{first}.")
+            raise errors.DataError(f"There is no image to be used in {path}{first}.")
         images = FileImages(tuple(found), (shape[0], shape[1], shape[2]))
         names = tuple(file.name for file in found)
     shares = torch.cat(list(probabilities(loaded.classifier, images)))

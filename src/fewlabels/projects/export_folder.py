@@ -11,6 +11,7 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch.nn import functional as F
 
@@ -149,33 +150,28 @@ def _write_model(
     pool = snapshot.pool(project.images(snapshot))
     classifier = project.classifier(record, pool)
 
-    def predictions() -> Iterator[export.PredictionRows]:
-        start, items, names = 0, snapshot.items, snapshot.classes
+    names = snapshot.classes
+
+    def predictions() -> Iterator[pa.Table]:
+        start = 0
         for part in export.probabilities(classifier, pool.images):
-            some = items[start : start + len(part)]
+            some = snapshot.items[start : start + len(part)]
             labels = [snapshot.known.get(item.id) for item in some]
             human = [None if label is None else names[label] for label in labels]
             # Classes that are younger than the model have a probability of zero.
             padded = F.pad(part, (0, len(names) - part.shape[1]))
-            yield export.PredictionRows([item.path for item in some], padded, human)
+            paths = [item.path for item in some]
+            yield export.prediction_table(names, paths, padded, human)
             start += len(part)
 
-    path = folder / "predictions.parquet"
-    export.write_predictions(path, snapshot.classes, predictions())
-    classes = snapshot.classes[: len(record.classes)]  # by their current names
-    current = project_status(project)
-    curve = current.curve
-    facts = export.Facts(
-        trainer=record.trainer,
-        label_counts=record.class_counts,
-        num_images=sum(record.predicted),  # as of then; others may have come since
-        strategy=project.settings.strategy.name,
-        audited=curve[-1].audited if curve and curve[-1].audited.num_audited else None,
-        num_unanswered=current.audit_size - current.num_audited,
-        name=f"Classifier of {', '.join(classes[:5])}",
-    )
+    schema = export.prediction_schema(names)
+    export.write_table(folder / "predictions.parquet", schema, predictions())
+    classes = names[: len(record.classes)]  # by their current names
     model = folder / "model"
-    export.save_model(model, classifier, classes, pool.images.shape, facts)
+    config = export.save_model(model, classifier, classes, pool.images.shape)
+    strategy = project.settings.strategy.name
+    card = export.model_card(config, record, project_status(project), strategy)
+    files.replace_text(model / "README.md", card)
     if onnx:
         export.write_onnx(model / "model.onnx", classifier, pool.images.shape)
 

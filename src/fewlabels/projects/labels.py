@@ -27,8 +27,8 @@ from fewlabels.errors import (
 from fewlabels.projects.exchange import STATUS_WORDS
 from fewlabels.projects.folder import NUM_TO_TELL_APART
 from fewlabels.projects.store import Event, Kind, Store, StoredEvent, new_uuid, records
-from fewlabels.projects.store.leases import LEASE_SECONDS
 from fewlabels.projects.store.records import Asking, Verdict
+from fewlabels.projects.store.store import LEASE_SECONDS
 
 if TYPE_CHECKING:
     from fewlabels.projects.project import Project

@@ -26,17 +26,10 @@ from fewlabels.models.embedding import num_missing
 from fewlabels.models.encoders import ENCODER, NORMAL, QUALITIES, Quality
 from fewlabels.names import is_import_path
 from fewlabels.pool import UNKNOWN, ArrayImages, Images, Pool
-from fewlabels.projects import image_index
+from fewlabels.projects import image_index, settings
 from fewlabels.projects.folder import reference
 from fewlabels.projects.image_index import Index, image_file, inside
 from fewlabels.projects.rows import OVER_ROWS, rows_in, scan_rows
-from fewlabels.projects.settings import (
-    UNKNOWN_SHARES,
-    NewProject,
-    Shares,
-    read_shares,
-    with_shares,
-)
 
 HEAD = "blend"
 """The learner of a new project, over features or pixels; it takes no steps."""
@@ -77,7 +70,7 @@ def plan(
     images: Images,
     *,
     num_items: int | None = None,
-    shares: Shares = UNKNOWN_SHARES,
+    shares: settings.Shares = settings.UNKNOWN_SHARES,
     quality: Quality = NORMAL,
     size: int | None = None,
 ) -> TrainingPlan:
@@ -135,16 +128,16 @@ def plan(
         if not is_small and size is None:
             size = pixels
     return TrainingPlan(
-        trainer=with_shares(chosen, shares),
+        trainer=settings.with_shares(chosen, shares),
         shape=tuple(images.shape) if files is None else common_shape(files, size),
         reason=f"{why}: a head without training steps is fitted to their {seen}.",
     )
 
 
-def from_scratch(shares: Shares) -> Choice:
+def from_scratch(shares: settings.Shares) -> Choice:
     """Return the trainer of a network from scratch; it is given known shares."""
-    name = FROM_SCRATCH if shares == UNKNOWN_SHARES else ALIGNED
-    return with_shares(Choice(name=name), shares)
+    name = FROM_SCRATCH if shares == settings.UNKNOWN_SHARES else ALIGNED
+    return settings.with_shares(Choice(name=name), shares)
 
 
 def _over_features(num_items: int) -> str:
@@ -170,7 +163,7 @@ def _longest_side(files: Sequence[ImageFile]) -> int:
 def plan_project(
     place: Path,
     images: Path | None,
-    new: NewProject,
+    new: settings.NewProject,
     classes: Sequence[str],
     first: int | None,
 ) -> tuple[Index, str | None, TrainingPlan]:
@@ -187,7 +180,7 @@ def plan_project(
         The items, how the project refers to its file of rows if there is one, and the
         plan, which can take such items.
     """
-    shares, vectors, own = read_shares(new.shares, len(classes)), None, None
+    shares, vectors, own = settings.read_shares(new.shares, len(classes)), None, None
     rows_file = encoders.rows_file(new.encoder)
     if rows_file is not None:
         vectors, own = rows_in(rows_file), reference(rows_file, place)
@@ -213,7 +206,7 @@ def plan_project(
         planned = plan(pictures, num_items=num_items, quality=quality, size=new.size)
     else:
         planned = _plan_chosen(files, new, index.num_listed)
-    planned = replace(planned, trainer=with_shares(planned.trainer, shares))
+    planned = replace(planned, trainer=settings.with_shares(planned.trainer, shares))
     blank = torch.zeros((), dtype=torch.uint8 if vectors is None else torch.float32)
     blank = blank.expand(len(index.files), *planned.shape)
     unknown = torch.full((len(blank),), UNKNOWN)
@@ -234,7 +227,7 @@ def _plan_rows(width: int, trainer: Choice | None) -> TrainingPlan:
 
 
 def _plan_chosen(
-    files: Sequence[ImageFile], new: NewProject, num_items: int
+    files: Sequence[ImageFile], new: settings.NewProject, num_items: int
 ) -> TrainingPlan:
     """Return how to learn from images by the trainer or encoder that somebody chose.
 

@@ -100,7 +100,7 @@ class Session:
         """Lease the next images of the round to a tab."""
         who: Facts = {"annotator": turn.annotator, "token": turn.tab}
         leased = self.project.lease(turn.count, **who)
-        shown = self._shown([lease.item for lease in leased.leases])
+        shown = self._shown(list(leased.items))
         with self.counted() as tally:
             last = len(tally.rounds) - 1
             ready = sorted(
@@ -109,7 +109,7 @@ class Session:
                 if person == annotator_name(turn.annotator)
                 and tally.sequence - sequence >= REPEATED_AFTER
             )
-        if len(leased.leases) < turn.count:
+        if len(leased.items) < turn.count:
             self.on_shortage(last)
         if len(shown) > 1:  # one that the same person confirmed looks like the next one
             for facts in self._seen([item for _, item in ready[:1]]).values():
@@ -122,8 +122,8 @@ class Session:
 
     def stay(self, turn: messages.Turn) -> Facts:
         """Prolong the leases of a tab."""
-        leases = self.project.store.heartbeat(turn.tab)
-        return {"items": [self.images.name_of(lease.item) for lease in leases]}
+        items = self.project.store.heartbeat(turn.tab)
+        return {"items": [self.images.name_of(item) for item in items]}
 
     def leave(self, turn: messages.Turn) -> Facts:
         """Release the leases of a tab."""

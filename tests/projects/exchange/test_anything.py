@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fewlabels.projects.exchange import Parsed, read_answers
+from fewlabels.projects.store import Kind
 
 ITEMS = {"a.png": "1a", "b.png": "2b"}
 WORDS = ["a.png", "b.png", "1a", "cat", "skip", "", "image", "choices"]
@@ -40,7 +41,7 @@ def read(folder, name, content):
     )
     assert isinstance(parsed, Parsed)
     assert {one.id for one in parsed.answers} <= {"1a", "2b"}
-    assert all(one.skipped or one.unsure or one.label for one in parsed.answers)
+    assert all(one.label or one.kind is not Kind.LABEL for one in parsed.answers)
     assert all("\n" not in fault.sentence for fault in parsed.faults)
 
 

@@ -237,17 +237,15 @@ def test_capitals_count_where_they_tell_two_classes_apart(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("word", "skipped", "unsure"),
-    [("skip", True, False), ("Unsure", False, True), (" ? ", False, True)],
+    ("word", "kind"), [("skip", "skip"), ("Unsure", "unsure"), (" ? ", "unsure")]
 )
 @pytest.mark.parametrize("status", [False, True])
 def test_skip_and_unsure_may_stand_in_the_column_of_labels(
-    tmp_path, word, skipped, unsure, status
+    tmp_path, word, kind, status
 ):
-    cell = ("skip" if skipped else "unsure") * status
-    content = f"{HEADER}a.png,{word},{cell},\n"
+    content = f"{HEADER}a.png,{word},{kind * status},\n"
     (answer,) = read(tmp_path / "t.csv", content).answers
-    assert (answer.label, answer.skipped, answer.unsure) == (None, skipped, unsure)
+    assert (answer.label, answer.kind) == (None, kind)
 
 
 def test_a_class_may_be_called_skip(tmp_path):
@@ -267,7 +265,7 @@ def test_a_decimal_comma_is_understood(tmp_path):
     path = tmp_path / "t.csv"
     content = "file_name;label;lead_time;time\na.png;cat;2,5;2026-01-31 12:00\n"
     (answer,) = read(path, content).answers
-    assert answer.lead_time == 2.5
+    assert answer.payload["lead_time"] == 2.5
     assert answer.time.isoformat() == "2026-01-31T12:00:00+00:00"
 
 
@@ -343,7 +341,7 @@ def test_each_fault_of_an_export_has_its_task(tmp_path):
     for fault, sentence in zip(found, sentences, strict=True):
         assert sentence in fault.sentence
     parsed = read(tmp_path / "t.json", content, partial=True)
-    assert [(one.id, one.label, one.skipped) for one in parsed.answers] == [
+    assert [(one.id, one.label, one.kind == "skip") for one in parsed.answers] == [
         ("1a", "cat", False),
         ("2b", "dog", False),
         ("5e", None, True),

@@ -18,6 +18,7 @@ from fewlabels.projects.exchange import (
     query_files,
     read_answers,
 )
+from fewlabels.projects.store import Kind
 
 CLASSES = ["cat", "dog", "-1", 'ümlaut, "quoted" <&>']
 
@@ -42,7 +43,13 @@ def write_query(path, asked, classes):
 
 def told(parsed):
     return [
-        (one.id, one.label, one.skipped, one.unsure, one.annotator)
+        (
+            one.id,
+            one.label,
+            one.kind is Kind.SKIP,
+            one.kind is Kind.UNSURE or "unsure" in one.payload,
+            one.annotator,
+        )
         for one in parsed.answers
     ]
 
@@ -239,13 +246,19 @@ def test_an_export_of_somebodys_own_project_is_read(tmp_path):
     parsed = read_answers(path, items=items, asked=None, classes=CLASSES)
     at = datetime(2026, 1, 31, 12, 0, 0, 500_000, tzinfo=UTC)
     assert parsed.answers == (
-        Answer(id="one", label="dog", annotator="4", time=at, lead_time=3.25),
+        Answer(
+            id="one",
+            kind=Kind.LABEL,
+            label="dog",
+            annotator="4",
+            time=at,
+            payload={"lead_time": 3.25},
+        ),
         Answer(
             id="two",
-            label=None,
-            skipped=True,
+            kind=Kind.SKIP,
             annotator="b@example.org",
-            lead_time=1.0,
+            payload={"lead_time": 1.0},
         ),
     )
     assert parsed.num_unanswered == 1

@@ -21,12 +21,12 @@ def annotate(place, name, overlap, everybody):
         while True:
             time.sleep(0.02)  # a look at the images
             store.append(
-                Event(kind=Kind.LABEL, annotator=name, item=one.item, class_number=0)
-                for one in got.leases
+                Event(kind=Kind.LABEL, annotator=name, item=item, class_number=0)
+                for item in got.items
             )
-            if not got.leases and not got.num_held:
+            if not got.items and not got.num_held:
                 break
-            time.sleep(0 if got.leases else 0.05)
+            time.sleep(0 if got.items else 0.05)
             got = store.lease(name, 10, overlap=overlap, ttl=120)
 
 
@@ -55,7 +55,7 @@ def timed(place, clock):
 
 
 def names(leased):
-    return [one.item for one in leased.leases]
+    return list(leased.items)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_an_abandoned_lease_frees_itself(timed, clock):
     timed.lease("ann", 3, ttl=60)
     clock.advance(59)
     waiting = timed.lease("bob", 3, ttl=60)
-    assert waiting.leases == ()
+    assert waiting.items == ()
     assert waiting.num_held == 3
     assert waiting.frees_at == clock.time + timedelta(seconds=1)
     clock.advance(1)
@@ -107,9 +107,9 @@ def test_a_sign_of_life_keeps_a_lease(timed, clock):
     items = fill(timed, 2)
     got = timed.lease("ann", 2, ttl=60)
     clock.advance(50)
-    assert [one.item for one in timed.heartbeat(got.token, ttl=60)] == items
+    assert list(timed.heartbeat(got.token, ttl=60)) == items
     clock.advance(50)
-    assert timed.lease("bob", 2).leases == ()
+    assert timed.lease("bob", 2).items == ()
     clock.advance(10)
     assert timed.heartbeat(got.token) == ()  # too late: it has ended
     assert names(timed.lease("bob", 2)) == items
@@ -139,7 +139,7 @@ def test_an_answer_ends_the_lease_and_the_item_does_not_come_again(timed):
     unsure = Event(kind=Kind.UNSURE, annotator="ann", item=three)
     timed.append([label(one), skip, unsure])
     assert timed.heartbeat(got.token) == ()
-    assert timed.lease("ann", 3).leases == ()
+    assert timed.lease("ann", 3).items == ()
     assert names(timed.lease("bob", 3)) == [three]  # somebody else may know
 
 
@@ -147,7 +147,7 @@ def test_an_undone_label_is_asked_again(timed):
     item, *_ = fill(timed, 1)
     timed.append([label(item)])
     finished = timed.lease("ann", 1)
-    assert finished.leases == ()
+    assert finished.items == ()
     assert finished.num_held == 0
     timed.undo("ann")
     assert names(timed.lease("bob", 1)) == [item]
@@ -156,10 +156,10 @@ def test_an_undone_label_is_asked_again(timed):
 def test_overlap_hands_an_item_to_exactly_so_many(timed):
     (item,) = fill(timed, 1)
     timed.append([label(item)])
-    assert timed.lease("ann", 1, overlap=2).leases == ()
+    assert timed.lease("ann", 1, overlap=2).items == ()
     assert names(timed.lease("bob", 1, overlap=2)) == [item]
     cem = timed.lease("cem", 1, overlap=2)
-    assert cem.leases == ()
+    assert cem.items == ()
     assert cem.num_held == 1
     assert names(timed.lease("cem", 1, overlap=3)) == [item]
 
@@ -175,7 +175,7 @@ def test_items_come_in_the_order_of_the_round_or_by_path(timed):
     assert bob.num_held == 1
     again = timed.lease("bob", 9, among=wanted, token=bob.token)
     assert names(again) == [items[1], items[3]]
-    assert timed.lease("bob", 9, among=[]).leases == ()
+    assert timed.lease("bob", 9, among=[]).items == ()
 
 
 def test_a_long_list_of_items_fits_into_a_lease(timed):
@@ -187,7 +187,7 @@ def test_a_long_list_of_items_fits_into_a_lease(timed):
 def test_missing_images_are_not_handed_out(timed):
     fill(timed, 2)
     timed.index([])
-    assert timed.lease("ann", 2).leases == ()
+    assert timed.lease("ann", 2).items == ()
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_sign_of_life_for_an_impossible_time_is_refused(timed, ttl):
     got = timed.lease("ann", 1)
     with pytest.raises(UsageError, match="ttl"):
         timed.heartbeat(got.token, ttl=ttl)
-    assert timed.heartbeat(got.token) == got.leases
+    assert timed.heartbeat(got.token) == got.items
 
 
 def test_a_clock_that_ran_ahead_locks_nothing_for_long(timed, clock):
@@ -232,4 +232,4 @@ def test_a_clock_that_is_set_back_a_little_ends_no_lease(timed, clock):
     clock.advance(-3)
     assert names(timed.lease("bob", 2)) == items[1:]
     clock.advance(100)
-    assert [one.item for one in timed.heartbeat(held.token)] == items[:1]
+    assert list(timed.heartbeat(held.token)) == items[:1]

@@ -271,20 +271,11 @@ class Asking:
 
 
 @dataclass(frozen=True)
-class Lease:
-    """An annotator's hold on an item, which keeps it from going to too many others."""
-
-    item: str
-    annotator: str
-    token: str
-    expires: datetime
-
-
-@dataclass(frozen=True)
 class Leased:
     """The items that an annotator may label now, and why not more."""
 
-    leases: tuple[Lease, ...]
+    items: tuple[str, ...]
+    """Their ids."""
     token: str
     """Names this browser tab or process; give it to get the same items again."""
     num_held: int

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields, replace
+from datetime import timedelta
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,13 +24,29 @@ from typing import Any, Self
 
 import sqlalchemy as sa
 
-from fewlabels.errors import ReplayError, StoreError, UsageError
+from fewlabels.errors import ReplayError, StoreError, UsageError, check_range
 from fewlabels.files import replace_file
 from fewlabels.projects.store import database, records, schema
-from fewlabels.projects.store.database import chunked, restricted, streamed
-from fewlabels.projects.store.leases import Leases
+from fewlabels.projects.store.database import Database, restricted, streamed
 from fewlabels.projects.store.records import LABELS, Event, Kind, StoredEvent, Verdict
-from fewlabels.projects.store.schema import CLASSES, EVENTS, ITEMS, ROUND_ITEMS, ROUNDS
+from fewlabels.projects.store.schema import (
+    CLASSES,
+    EVENTS,
+    ITEMS,
+    LEASES,
+    ROUND_ITEMS,
+    ROUNDS,
+    VERDICTS,
+)
+
+LEASE_SECONDS = 120.0
+"""How long a lease lasts without a heartbeat."""
+
+MOST_LEASED = 10_000
+"""Most items that a lease chooses from a list, or hands out."""
+
+MOST_SECONDS = 7 * 24 * 3600
+"""Longest time that a lease can last without a heartbeat."""
 
 _MANY = 500
 _MOST_LISTED = 2_000  # items whose verdicts are read by id; for more, all are read
@@ -41,7 +58,7 @@ _WITH_TARGETS = sa.select(EVENTS, _CANCELED.c.uuid.label("target_uuid")).select_
 )
 
 
-class Store(Leases):
+class Store(Database):
     """All labels of a project, on SQLite or PostgreSQL.
 
     When a method returns, what it wrote is on the disk. Threads may share a store; a
@@ -111,7 +128,7 @@ class Store(Leases):
         if self.path is None:
             with TemporaryDirectory() as own, Store.open(Path(own) / "copy") as copy:
                 with self.read_connection() as source, copy.write_connection() as new:
-                    for table in (*schema.CHECKED, schema.LEASES):
+                    for table in (*schema.CHECKED, LEASES):
                         query = sa.select(table).order_by(*table.primary_key.columns)
                         rows = database.streamed(source, query)
                         for some in database.chunked(dict(r._mapping) for r in rows):
@@ -304,8 +321,8 @@ class Store(Leases):
         Returns:
             One per item and annotator, or several, by item.
         """
-        view = schema.IN_FORCE if with_replaced else schema.VERDICTS
-        query = sa.select(*(view.c[column.name] for column in schema.VERDICTS.c))
+        view = schema.IN_FORCE if with_replaced else VERDICTS
+        query = sa.select(*(view.c[column.name] for column in VERDICTS.c))
         query = query.order_by(view.c.item, view.c.annotator, view.c.sequence)
         # To read all verdicts is quicker than a long list of ids.
         if items is not None and len(items) <= _MOST_LISTED:
@@ -336,49 +353,45 @@ class Store(Leases):
             files: Every file there is now.
         """
         listed = {file.path: file for file in files}
+        named = sa.select(EVENTS.c.item).distinct()
         with self.write_connection() as connection:
-            known = connection.execute(sa.select(ITEMS)).mappings()
-            rows = [dict(row) for row in known]
-            ids = {row["id"] for row in rows}
-            others = {(row["path"], row["digest"]): row for row in rows}
-            same = {p: others.pop((p, f.digest), None) for p, f in listed.items()}
-            row: dict[str, Any] | None
-            named = sa.select(EVENTS.c.item).distinct()
             labeled = set(connection.execute(named).scalars())
+            known = connection.execute(sa.select(ITEMS).order_by(ITEMS.c.id.desc()))
+            rows = [dict(row) for row in known.mappings()]
+            rows.sort(key=lambda row: (row["id"] in labeled, row["state"]))
+            ids = {row["id"] for row in rows}
+            same: dict[str, dict[str, Any]] = {}
             gone: dict[str, list[dict[str, Any]]] = defaultdict(list)
-            for old in sorted(others.values(), key=lambda row: row["id"], reverse=True):
-                gone[old["digest"]].append(old)
-            for some in gone.values():  # the last one is taken first
-                some.sort(key=lambda row: (row["id"] in labeled, row["state"]))
+            for row in rows:
+                file = listed.get(row["path"])
+                if file is not None and file.digest == row["digest"]:
+                    same[row["path"]] = row
+                else:
+                    gone[row["digest"]].append(row)
             new: list[dict[str, Any]] = []
             changed: list[dict[str, Any]] = []
             for path, file in sorted(listed.items()):
-                row = same[path]
-                if row is None and gone.get(file.digest):  # it has moved
-                    row = gone[file.digest].pop()
-                before = row or {"duplicates": file.digest, "details": {}}
-                details = before["details"] if file.details is None else file.details
-                now = before | {
-                    "path": path,
-                    "size": file.size,
-                    "mtime_ns": file.mtime_ns,
-                    "state": schema.PRESENT,
-                    "duplicates": file.group or before["duplicates"],
-                    "details": details,
-                }
-                if row is None:
+                before = same.get(path)
+                if before is None and gone[file.digest]:  # it has moved
+                    before = gone[file.digest].pop()
+                given = {"path": path, "size": file.size, "mtime_ns": file.mtime_ns}
+                given |= {"duplicates": file.group, "details": file.details}
+                facts = {name: v for name, v in given.items() if v is not None}
+                facts["state"] = schema.PRESENT
+                if before is None:
                     name, number = f"{path}@{file.digest}", 2
                     while name in ids:  # of a file that was here and moved
                         name, number = f"{path}@{file.digest}#{number}", number + 1
                     ids.add(name)
-                    new.append(now | {"id": name, "digest": file.digest})
-                elif now != row:
-                    changed.append(now)
-            lost = [row for some in gone.values() for row in some]
+                    own = {"id": name, "digest": file.digest, "details": {}}
+                    new.append(own | {"duplicates": file.digest} | facts)
+                elif before | facts != before:
+                    changed.append(before | facts)
             changed += [
-                r | {"state": schema.MISSING}
-                for r in lost
-                if r["state"] == schema.PRESENT
+                row | {"state": schema.MISSING}
+                for lost in gone.values()
+                for row in lost
+                if row["state"] == schema.PRESENT
             ]
             if changed:
                 is_item = ITEMS.c.id == sa.bindparam("item")
@@ -466,6 +479,123 @@ class Store(Leases):
                 for item, *asking in connection.execute(part)
             }
 
+    # ------------------------------------------------------------------- leases
+
+    # An item is handed to an annotator while its answers (:func:`records.num_answers`)
+    # and the others who hold it are fewer than ``overlap``. It never comes back to an
+    # annotator who has spoken about it. A lease ends when its holder answers, releases
+    # it, or lets it expire.
+
+    def lease(
+        self,
+        annotator: str,
+        count: int,
+        *,
+        overlap: int = 1,
+        ttl: float = LEASE_SECONDS,
+        among: Sequence[str] | None = None,
+        asked: bool = False,
+        token: str | None = None,
+    ) -> records.Leased:
+        """Lease items to an annotator, so that none goes to more people than wanted.
+
+        Args:
+            annotator: Who labels.
+            count: How many items, at most.
+            overlap: How many annotators label each item.
+            ttl: Seconds until the lease expires; :meth:`heartbeat` prolongs it.
+            among: Ids of items, or None for all by path.
+            asked: Only items of the last round, after those of earlier rounds that its
+                option ``since`` keeps open, in the order of asking.
+            token: Token of an earlier lease of the same tab or process, whose items
+                come first. Items that the annotator holds under another token are not
+                returned, so that two tabs never show the same item.
+
+        Returns:
+            The items, and how many more others hold.
+        """
+        check_range("count", count, at_least=0, at_most=MOST_LEASED)
+        check_range("overlap", overlap, at_least=1)
+        check_range("ttl", ttl, above=0, at_most=MOST_SECONDS)
+        token = token or records.new_uuid()
+        with self.write_connection() as connection:
+            now = self.now(connection)
+            expires = now + timedelta(seconds=ttl)
+            terms: dict[str, Any] = {"granted": now, "expires": expires}
+            connection.execute(sa.delete(LEASES).where(LEASES.c.expires <= now))
+            # If the clock was set back, leases begin now and last as long as before.
+            early = sa.select(LEASES).where(LEASES.c.granted > now)
+            for row in connection.execute(early).all():
+                same = LEASES.c.item == row.item, LEASES.c.annotator == row.annotator
+                times = {"granted": now, "expires": now + (row.expires - row.granted)}
+                connection.execute(sa.update(LEASES).where(*same).values(times))
+
+            candidates = _asked(connection) if asked else sa.select(ITEMS.c.id)
+            is_listed = sa.true() if among is None else ITEMS.c.id.in_(among)
+            candidates = candidates.where(ITEMS.c.state == schema.PRESENT, is_listed)
+            candidates = candidates.order_by(ITEMS.c.path)
+            mine = LEASES.c.item == ITEMS.c.id, LEASES.c.annotator == annotator
+            query = candidates.where(sa.exists().where(*mine, LEASES.c.token == token))
+            held = connection.execute(query.limit(count)).scalars().all()
+            own = LEASES.c.annotator == annotator, LEASES.c.item.in_(held)
+            connection.execute(sa.update(LEASES).where(*own).values(terms))
+
+            on_item = VERDICTS.c.item == ITEMS.c.id
+            has_spoken = sa.exists().where(on_item, VERDICTS.c.annotator == annotator)
+            worth = {str(k): records.num_answers(k, overlap) for k in records.VERDICTS}
+            answers = sa.func.sum(sa.case(worth, value=VERDICTS.c.kind))
+            given = sa.select(sa.func.coalesce(answers, 0)).where(on_item)
+            holding = sa.select(sa.func.count()).where(LEASES.c.item == ITEMS.c.id)
+            num_given, num_holding = given.scalar_subquery(), holding.scalar_subquery()
+            new: Sequence[str] = ()
+            if len(held) < count:
+                is_wanted = num_given + num_holding < overlap  # nobody does both
+                is_mine = sa.exists().where(*mine)
+                query = candidates.where(~has_spoken, ~is_mine, is_wanted)
+                query = query.limit(count - len(held))
+                new = connection.execute(query).scalars().all()
+            if new:
+                terms |= {"annotator": annotator, "token": token}
+                rows = [terms | {"item": item} for item in new]
+                connection.execute(LEASES.insert(), rows)
+
+            num_held, frees_at = 0, None
+            if len(held) + len(new) < count:
+                waiting = candidates.where(~has_spoken, num_given < overlap).subquery()
+                is_waiting = LEASES.c.item.in_(sa.select(waiting.c.id))
+                num_items = sa.func.count(LEASES.c.item.distinct())
+                held_elsewhere = sa.select(num_items, sa.func.min(LEASES.c.expires))
+                others = held_elsewhere.where(is_waiting, LEASES.c.token != token)
+                num_held, frees_at = connection.execute(others).one()
+        return records.Leased((*held, *new), token, num_held, frees_at)
+
+    def heartbeat(self, token: str, *, ttl: float = LEASE_SECONDS) -> tuple[str, ...]:
+        """Prolong the leases of a token and return the items that it still holds."""
+        check_range("ttl", ttl, above=0, at_most=MOST_SECONDS)
+        with self.write_connection() as connection:
+            now = self.now(connection)
+            mine = LEASES.c.token == token, LEASES.c.expires > now
+            terms = {"granted": now, "expires": now + timedelta(seconds=ttl)}
+            connection.execute(sa.update(LEASES).where(*mine).values(terms))
+            query = sa.select(LEASES.c.item).where(*mine).order_by(LEASES.c.item)
+            return tuple(connection.execute(query).scalars())
+
+    def holders(self, items: Iterable[str]) -> dict[str, list[str]]:
+        """Return the annotators who hold items, by item."""
+        held: dict[str, list[str]] = defaultdict(list)
+        with self.read_connection() as connection:
+            query = sa.select(LEASES).where(LEASES.c.expires > self.now(connection))
+            for part in restricted(query, LEASES.c.item, items):
+                for row in connection.execute(part):
+                    held[row.item].append(row.annotator)
+        return held
+
+    def release(self, token: str) -> int:
+        """End the leases of a token; return how many."""
+        query = sa.delete(LEASES).where(LEASES.c.token == token)
+        with self.write_connection() as connection:
+            return connection.execute(query).rowcount
+
     # ------------------------------------------------------------------ classes
 
     def classes(self) -> tuple[records.LabelClass, ...]:
@@ -491,6 +621,23 @@ class Store(Leases):
                 )
             store.add_classes(names, annotator=annotator)
             return next(store.events()).uuid
+
+
+def _asked(connection: sa.Connection) -> sa.Select[Any]:
+    """Select the items of the last round and of those that it keeps open."""
+    # A round that was chosen ahead names in its options the first one still open.
+    rounds = sa.select(ROUNDS).order_by(ROUNDS.c.step.desc())
+    last = connection.execute(rounds.limit(1)).first()
+    since = 0 if last is None else int(last.options.get("since", last.step))
+    earlier = ROUND_ITEMS.alias()  # an item may be in several of them
+    is_repeated = sa.exists().where(
+        earlier.c.item == ROUND_ITEMS.c.item,
+        earlier.c.round >= since,
+        earlier.c.round < ROUND_ITEMS.c.round,
+    )
+    query = sa.select(ITEMS.c.id).join(ROUND_ITEMS, ROUND_ITEMS.c.item == ITEMS.c.id)
+    query = query.where(ROUND_ITEMS.c.round >= since, ~is_repeated)
+    return query.order_by(ROUND_ITEMS.c.round, ROUND_ITEMS.c.rank)
 
 
 def candidates_digest(ids: Iterable[str]) -> str:
@@ -566,17 +713,13 @@ def _change_class(connection: sa.Connection, event: Event) -> None:
 
 def _end_leases(connection: sa.Connection, events: Iterable[Event]) -> None:
     """End leases on items that their holders answered, or whose label was imported."""
-    imported = [e.item for e in events if e.strategy == records.IMPORTED]
-    for items in chunked(imported):
-        connection.execute(
-            sa.delete(schema.LEASES).where(schema.LEASES.c.item.in_(items))
-        )
-    answered = [
-        {"answered": event.item, "by": event.annotator}
-        for event in events
-        if event.kind in records.VERDICTS
+    ended = [
+        {"ended": e.item, "by": e.annotator, "all": e.strategy == records.IMPORTED}
+        for e in events
+        if e.kind in records.VERDICTS
     ]
-    if answered:
-        is_item = schema.LEASES.c.item == sa.bindparam("answered")
-        is_holder = schema.LEASES.c.annotator == sa.bindparam("by")
-        connection.execute(sa.delete(schema.LEASES).where(is_item, is_holder), answered)
+    if ended:
+        is_item = LEASES.c.item == sa.bindparam("ended")
+        is_holder = LEASES.c.annotator == sa.bindparam("by")
+        is_meant = sa.or_(is_holder, sa.bindparam("all", type_=sa.Boolean))
+        connection.execute(sa.delete(LEASES).where(is_item, is_meant), ended)
