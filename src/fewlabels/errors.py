@@ -53,6 +53,7 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import cache
@@ -315,11 +316,9 @@ def whole_number(name: str, value: object) -> int:
     Raises:
         UsageError: If the value is not an integer.
     """
-    try:
+    with suppress(TypeError):
         if not isinstance(value, bool):
             return index(value)  # type: ignore[arg-type]  # it raises TypeError
-    except TypeError:
-        pass
     kind = type(value).__name__
     raise UsageError(f"{name} is {value!r}, of type {kind}; give a whole number.")
 
@@ -393,6 +392,8 @@ Count = Annotated[int, Limits(at_least=1)]
 """A whole number, at least 1."""
 Weight = Annotated[float, Limits(at_least=0)]
 """A number, at least 0."""
+Positive = Annotated[float, Limits(above=0)]
+"""A number above 0."""
 Share = Annotated[float, Limits(at_least=0, below=1)]
 """A number from 0 to below 1."""
 

@@ -121,19 +121,19 @@ def track(task: str, total: int, *, done: int = 0) -> Iterator[Advance]:
 
 
 @contextmanager
-def redirect_warnings(say: Callable[[str], None]) -> Iterator[None]:
-    """Pass the text of this package's warnings in the block to ``say``."""
+def redirect_warnings(show: Callable[[str], None]) -> Iterator[None]:
+    """Pass the text of this package's warnings in the block to ``show``."""
 
-    def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+    def receive(message: Warning | str, category: type[Warning], *place: Any) -> None:
         if issubclass(category, FewlabelsWarning):
-            say(str(message))
+            show(str(message))
         else:
             usual(message, category, *place)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", FewlabelsWarning)
         usual = warnings.showwarning
-        warnings.showwarning = show  # type: ignore[assignment] # called by position
+        warnings.showwarning = receive  # type: ignore[assignment] # called by position
         yield
 
 

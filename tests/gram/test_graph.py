@@ -168,7 +168,7 @@ def test_a_potential_is_that_of_a_direct_solution():
         kept = inside[1:]
         direct[kept] = spsolve(laplacian.tocsr()[kept][:, kept].tocsc(), source[1:])
         direct[inside] -= np.average(direct[inside], weights=graph.degrees[inside])
-        np.testing.assert_allclose(graph.potential(node), direct, atol=1e-7)
+        np.testing.assert_allclose(graph.influence(node, None), direct, atol=1e-7)
 
 
 @pytest.mark.parametrize("dense", [0, 200])

@@ -153,13 +153,13 @@ def test_lines_that_are_no_events_are_skipped():
 
 
 def test_a_job_whose_events_cannot_be_taken_has_an_end(tmp_path, monkeypatch):
-    def hear(self, event):
+    def receive(self, event):
         if event["event"] != "died":
             raise MemoryError
         kept(self, event)
 
-    kept = jobs.Job.hear
-    monkeypatch.setattr(jobs.Job, "hear", hear)
+    kept = jobs.Job.receive
+    monkeypatch.setattr(jobs.Job, "receive", receive)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     job = begun("sleep", marker=tmp_path / "marker")
     assert job.wait(60)["event"] == "died"
@@ -175,9 +175,9 @@ def test_several_hear_all_events_however_late_they_begin(worker):
 def test_of_very_many_events_the_latest_are_kept():
     job = jobs.Job(None, 1)
     for number in range(10_050):
-        job.hear({"event": "note", "text": number})
-    job.hear({"event": "done", "result": None})
-    job.hear({"event": "alive"})  # too late to count
+        job.receive({"event": "note", "text": number})
+    job.receive({"event": "done", "result": None})
+    job.receive({"event": "alive"})  # too late to count
     events = list(job.events())
     assert [events[0]["text"], len(events)] == [51, 10_000]
     assert events[-1]["event"] == "done"
@@ -383,7 +383,7 @@ def test_progress_is_the_same_after_it_was_events():
         announced()
     with progress.reporting(there), closing(jobs.Replay()) as replay:
         for event in events:
-            replay.hear(json.loads(json.dumps(event)))
+            replay.receive(json.loads(json.dumps(event)))
     assert there.all == here.all
 
 
@@ -393,7 +393,7 @@ def test_tasks_whose_end_was_lost_end_with_the_last_event():
         announced()
     with progress.reporting(there), closing(jobs.Replay()) as replay:
         for event in events[:3]:
-            replay.hear(event)
+            replay.receive(event)
     assert [kind for kind, *_ in there.all] == [
         "start", "start", "advance", "finish", "finish",
     ]  # fmt: skip

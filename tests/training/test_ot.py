@@ -50,7 +50,7 @@ def test_the_assignment_approaches_the_cheapest_one(seed):
 def test_without_shares_asked_for_the_estimate_is_what_softmax_gives():
     costs = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
     masses = np.array([1.0, 1.0, 2.0])
-    estimated = assignment(costs, masses, np.ones(2), 1.0).unasked
+    estimated = assignment(costs, masses, np.ones(2), 1.0).unbalanced
     near = 1 / (1 + np.exp(-2))
     expected = (2 * near + 2 * (1 - near)) / 4
     np.testing.assert_allclose(estimated, [expected, 1 - expected], atol=1e-6)

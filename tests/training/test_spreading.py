@@ -207,7 +207,7 @@ def test_the_seed_has_no_say_and_finished_trainings_are_found(name, tmp_path, po
 def test_the_graph_is_made_once_for_all_labels(name, monkeypatch):
     made = []
     of = NeighborGraph.of
-    monkeypatch.setattr(graphs, "_remembered", [])
+    monkeypatch.setattr(graphs, "_remembered", {})
     monkeypatch.setattr(neighbor_graphs, "_remembered", {})
     monkeypatch.setattr(NeighborGraph, "of", lambda *told: made.append(1) or of(*told))
     rows, labels = blobs()

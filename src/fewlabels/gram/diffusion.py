@@ -25,7 +25,7 @@ from torch import Tensor
 from fewlabels.errors import Count, Limits, Settings
 from fewlabels.gram.graph import NeighborGraph
 from fewlabels.gram.kernels import DoubleRows, LinearKernel, Weights
-from fewlabels.gram.nodes import Nodes
+from fewlabels.gram.nodes import Nodes, get_or_compute
 from fewlabels.gram.principal import principal_basis
 from fewlabels.names import check_known
 from fewlabels.pool import Rows
@@ -86,10 +86,7 @@ def diffusion_rows(features: Rows, settings: Diffusion) -> DiffusionRows:
     """
     nodes = Nodes.of(features, 0.0)
     key = settings, *nodes.identity
-    if key not in _last:
-        _last.clear()
-        _last[key] = _compute_rows(nodes, settings)
-    return _last[key]
+    return get_or_compute(_last, key, lambda: _compute_rows(nodes, settings), most=1)
 
 
 def _compute_rows(nodes: Nodes, settings: Diffusion) -> DiffusionRows:
@@ -109,7 +106,7 @@ def _compute_rows(nodes: Nodes, settings: Diffusion) -> DiffusionRows:
         remainder = float(middle + a**2 * middle**3 * variance)
     scales_R = np.sqrt(np.maximum(1 / (1 - a * values_R) - remainder, 0))
     counts_M = np.bincount(nodes.node_of, minlength=len(nodes)).astype(np.float64)
-    sums_M = graph.diffused(counts_M, a)
+    sums_M = graph.spread(counts_M, a)
     items = nodes.node_of
     return DiffusionRows(
         torch.from_numpy((vectors_MR * scales_R)[items]),

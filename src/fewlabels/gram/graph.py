@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from scipy.sparse.linalg import cg, eigsh
 
 from fewlabels.errors import ConvergenceWarning
 from fewlabels.gram.nearest import Search, nearest
-from fewlabels.gram.nodes import Floats, Nodes
+from fewlabels.gram.nodes import Floats, Nodes, Value, get_or_compute
 
 _FARTHEST = 50.0  # exponent of the lightest edge, so that none vanishes
 _LEAST_REACH = 1e-12
@@ -27,10 +27,7 @@ _SINGLE = 1e-5  # tolerance of eigenvectors in single precision
 _MOST_BYTES = 2**28  # of columns that are remembered
 _MOST_GRAPHS = 2  # that are remembered
 _DENSE = 200  # nodes up to which all eigenvectors are worked out,
-_UNDAMPED = 1.0
 _MOSTLY = 4  # or this many times those that are wanted; it is then faster
-
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +47,7 @@ class NeighborGraph:
     weights: sparse.csr_array
     """Symmetric, zero on the diagonal, shape (M, M)."""
     _memory: dict[Any, Any] = field(default_factory=dict, init=False)
-    _columns: dict[tuple[float, int], Floats] = field(default_factory=dict, init=False)
+    _columns: dict[Any, Floats] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(
@@ -87,46 +84,30 @@ class NeighborGraph:
         """The number of the connected part that each node is in, shape (M,)."""
         return np.asarray(connected_components(self.weights, directed=False)[1])
 
-    def influence(self, node: int, damping: float) -> Floats:
-        """Return a column of the inverse of I - damping * normalized, shape (M,).
+    def influence(self, node: int, damping: float | None) -> Floats:
+        """Return what :meth:`spread` gives for one at a node and zero elsewhere, (M,).
 
         It is how far a label of one node is felt at all others (Zhou et al., "Learning
         with Local and Global Consistency", 2003).
         """
-        return self._column(node, damping)
+        source = np.zeros(len(self))
+        source[node] = 1.0
+        most = max(1, _MOST_BYTES // source.nbytes)
+        return get_or_compute(
+            self._columns, (damping, node), lambda: self.spread(source, damping), most
+        )
 
-    def diffused(self, source: Floats, damping: float) -> Floats:
-        """Return the solution x of (I - damping * normalized) x = source, (M,)."""
-        return np.asarray(np.maximum(self._solved(source, damping), 0.0))
+    def spread(self, source: Floats, damping: float | None) -> Floats:
+        """Return the solution x of (I - damping * normalized) x = source, shape (M,).
 
-    def potential(self, node: int) -> Floats:
-        """Return a column of a pseudoinverse of the graph's Laplacian, shape (M,).
-
-        The Laplacian is degrees minus weights. The column has mean zero, weighted by
-        degrees, in the part that the node is in, and is zero in all other parts.
+        Without damping, the solution of L x = source less its mean in each part, where
+        the Laplacian L is degrees minus weights: a potential, whose mean by degrees is
+        zero in each part.
         """
-        return self._column(node, _UNDAMPED)
-
-    def _column(self, node: int, damping: float) -> Floats:
-        known, key = self._columns, (damping, node)
-        if key in known:
-            column = known.pop(key)
-        else:
-            source = np.zeros(len(self))
-            source[node] = 1.0
-            if damping == _UNDAMPED:
-                column = self.potentials(source)
-            else:
-                column = self.diffused(source, damping)
-        if len(known) >= max(1, _MOST_BYTES // column.nbytes):
-            known.pop(next(iter(known)))
-        known[key] = column  # the latest is dropped last
-        return column
-
-    def potentials(self, source: Floats) -> Floats:
-        """Return x, whose Laplacian is ``source`` less its mean in each part, (M,)."""
+        if damping is not None:
+            return np.asarray(np.maximum(self._solved(source, damping), 0.0))
         root = np.sqrt(self.degrees)
-        solution = self._solved(self._centered(source / root), _UNDAMPED)
+        solution = self._solved(self._centered(source / root), 1.0)
         return np.asarray(self._centered(solution) / root)
 
     def _centered(self, values: Floats) -> Floats:
@@ -164,9 +145,7 @@ class NeighborGraph:
 
     def remember(self, key: Any, compute: Callable[[], Value]) -> Value:
         """Return the value that is cached under a key; the first call computes it."""
-        if key not in self._memory:
-            self._memory[key] = compute()
-        value: Value = self._memory[key]
+        value: Value = get_or_compute(self._memory, key, compute)
         return value
 
     def _solved(self, source: Floats, damping: float) -> Floats:
@@ -200,13 +179,12 @@ def remembered_graph(
     A learner and a strategy that look at the same rows share it.
     """
     key = (*nodes.identity, num_neighbors, search)
-    graph = _remembered.pop(key, None)
-    if graph is None:
-        graph = NeighborGraph.of(nodes, num_neighbors, search)
-    _remembered[key] = graph
-    while len(_remembered) > _MOST_GRAPHS:
-        _remembered.pop(next(iter(_remembered)))
-    return graph
+    return get_or_compute(
+        _remembered,
+        key,
+        lambda: NeighborGraph.of(nodes, num_neighbors, search),
+        _MOST_GRAPHS,
+    )
 
 
 def joined(near: NDArray[np.int64], edges: Floats) -> sparse.csr_array:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fewlabels.errors import ShapeError, check_count, check_range
 from fewlabels.names import check_known
-from fewlabels.pool import MappedRows, Matrix, Rows, as_rows, take_rows
+from fewlabels.pool import MappedRows, Matrix, Rows, as_rows, take_rows, to_numpy
 from fewlabels.progress import current_executor
 from fewlabels.protocols import InnerProduct
 
@@ -157,16 +157,6 @@ class DoubleRows:
         length = max(1, _CHUNK_BYTES // (8 * self.width))
         yield from torch.split(items.flatten(), length)
 
-    def array(self) -> NDArray[np.floating] | MappedRows | None:
-        """Return the features without a copy as an array or a file, if possible."""
-        known = {torch.float32, torch.float64}
-        is_plain = self.device.type == "cpu" and self.features.dtype in known
-        if self.center is not None or not is_plain:
-            return None
-        if isinstance(self.features, MappedRows):
-            return self.features
-        return self.features.detach().numpy()
-
     def row_scales(self) -> NDArray[np.float64]:
         """Return what each row is multiplied by: 1, or the inverse of its length."""
         if not self.is_normalized:
@@ -247,11 +237,13 @@ class LinearKernel(RowKernel):
 
     def inner_product(self) -> InnerProduct | None:
         """Return the form that compiled code works on, if rows are in memory here."""
-        features = self.rows.array()
-        if features is None:
+        rows, features = self.rows, self.rows.features
+        is_plain = features.dtype in {torch.float32, torch.float64}
+        if rows.center is not None or rows.device.type != "cpu" or not is_plain:
             return None
-        scales = self.rows.row_scales() * self.scale**0.5
-        return InnerProduct(features, scales, float(self.rows.has_bias))
+        own = features if isinstance(features, MappedRows) else to_numpy(features)
+        scales = rows.row_scales() * self.scale**0.5
+        return InnerProduct(own, scales, float(rows.has_bias))
 
 
 def euclidean_kernel(features: Matrix, *, normalize: bool = False) -> LinearKernel:

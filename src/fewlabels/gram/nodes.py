@@ -7,8 +7,9 @@ so that the order of the items does not matter.
 Shapes: N items, n items asked about, M nodes, D numbers per row.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +23,22 @@ _LEAST_NORM = 1e-60  # what single precision holds is longer, or zero
 
 Floats = NDArray[np.float64]
 """Numbers in double precision, of any shape."""
+
+Value = TypeVar("Value")
+
+
+def get_or_compute(
+    memory: dict[Any, Value],
+    key: Any,
+    compute: Callable[[], Value],
+    most: float = float("inf"),
+) -> Value:
+    """Return the value under a key, computed the first time; the latest are kept."""
+    value = memory.pop(key) if key in memory else compute()
+    while len(memory) >= most:
+        memory.pop(next(iter(memory)))
+    memory[key] = value  # the latest is dropped last
+    return value
 
 
 def directions(rows: Tensor, origin: float | Tensor) -> Tensor:

@@ -90,9 +90,8 @@ def random_set_error(
     values = modes.eigenvalues
 
     def excess(kappa: float) -> float:  # rises with kappa
-        return (
-            1 - ridge / kappa - float((values / (kappa + num_labeled * values)).sum())
-        )
+        shares = values / (kappa + num_labeled * values)
+        return 1 - ridge / kappa - float(shares.sum())
 
     highest = ridge + float(values.sum())
     lowest = _SMALLEST * highest
@@ -102,10 +101,8 @@ def random_set_error(
     if kappa == 0:
         return torch.where(values > 0, 0.0, power) if num_labeled else power
     learned = num_labeled * values / (kappa + num_labeled * values)
-    bias, spread = (
-        power * (1 - learned).square(),
-        learned.square() / max(num_labeled, 1),
-    )
+    bias = power * (1 - learned).square()
+    spread = learned.square() / max(num_labeled, 1)
     return bias + spread * bias.sum() / (1 - spread.sum())
 
 

@@ -154,7 +154,7 @@ class Replay:
         self._tasks: dict[int, tuple[ExitStack, progress.Advance]] = {}
         self._done: dict[int, int] = {}
 
-    def hear(self, event: Event) -> None:
+    def receive(self, event: Event) -> None:
         """Take an event; one that is not about progress changes nothing."""
         if event["event"] == "figures":
             progress.tell(event["step"], event["figures"])

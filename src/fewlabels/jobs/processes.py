@@ -80,7 +80,7 @@ class Job:
     def __init__(self, worker: "Worker", number: int) -> None:
         self._worker, self._number = worker, number
         self._events: deque[Event] = deque(maxlen=_MAX_EVENTS)
-        self._num_heard = 0
+        self._num_received = 0
         self._changed = Condition()
 
     def events(self) -> Iterator[Event]:
@@ -94,11 +94,11 @@ class Job:
         num_seen, new = 0, [{"event": ""}]
         while new[-1]["event"] not in _ENDS:
             with self._changed:
-                while self._num_heard == num_seen:
+                while self._num_received == num_seen:
                     self._changed.wait()
-                num_new = min(self._num_heard - num_seen, len(self._events))
+                num_new = min(self._num_received - num_seen, len(self._events))
                 new = [self._events[i] for i in range(-num_new, 0)]
-                num_seen = self._num_heard
+                num_seen = self._num_received
             yield from new
 
     def wait(self, timeout: float | None = None) -> Event | None:
@@ -144,12 +144,12 @@ class Job:
             is_over = self._events and self._events[-1]["event"] in _ENDS
             return self._events[-1] if is_over else None
 
-    def hear(self, event: Event) -> None:
+    def receive(self, event: Event) -> None:
         """Take an event of the process; nothing counts after the last one."""
         with self._changed:
             if self.end is None:
                 self._events.append(event)
-                self._num_heard += 1
+                self._num_received += 1
                 self._changed.notify_all()
 
 
@@ -249,7 +249,7 @@ class Worker:
                         event = json.loads(line)
                         is_object = isinstance(event, dict)
                         if is_object and isinstance(event.get("event"), str):
-                            self._job.hear(event)
+                            self._job.receive(event)
                     if not self._is_reused and self._job.end is not None:
                         break
             finally:
@@ -264,7 +264,7 @@ class Worker:
                 text = printed.read().decode(errors="replace")
                 reason = f"The process ended: {describe_exit(code)}; start it again."
                 end = {"event": "died", "code": code, "reason": reason}
-                job.hear({**end, "printed": text})
+                job.receive({**end, "printed": text})
 
 
 class Executor(Protocol):

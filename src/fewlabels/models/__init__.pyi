@@ -1,29 +1,21 @@
-from .neighbors import (
-    BlendNetwork as BlendNetwork,
-    Neighbors as Neighbors,
-    Votes as Votes,
-)
-from .network import (
-    Head as Head,
-    Network as Network,
-    WideResNet as WideResNet,
-    as_input as as_input,
-    build as build,
-    check_name as check_name,
-    name_of as name_of,
-)
+from .neighbors import BlendNetwork as BlendNetwork
+from .neighbors import Neighbors as Neighbors
+from .neighbors import Votes as Votes
+from .network import Head as Head
+from .network import Network as Network
+from .network import WideResNet as WideResNet
+from .network import as_input as as_input
+from .network import build as build
+from .network import check_name as check_name
+from .network import name_of as name_of
 from .cache import FeatureCache as FeatureCache
-from .classifiers import (
-    Embedded as Embedded,
-    FrozenClassifier as FrozenClassifier,
-    NetworkClassifier as NetworkClassifier,
-    PrecomputedClassifier as PrecomputedClassifier,
-    moments as moments,
-)
-from .embedding import (
-    StoredViews as StoredViews,
-    embedded as embedded,
-    embedded_views as embedded_views,
-    num_missing as num_missing,
-)
+from .classifiers import Embedded as Embedded
+from .classifiers import FrozenClassifier as FrozenClassifier
+from .classifiers import NetworkClassifier as NetworkClassifier
+from .classifiers import PrecomputedClassifier as PrecomputedClassifier
+from .classifiers import moments as moments
+from .embedding import StoredViews as StoredViews
+from .embedding import embedded as embedded
+from .embedding import embedded_views as embedded_views
+from .embedding import num_missing as num_missing
 from .module_encoder import ModuleEncoder as ModuleEncoder

@@ -2,10 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from fewlabels.errors import UnknownNameError, count
 from fewlabels.experiments.bench.folder import (
@@ -298,6 +299,11 @@ def _notes(context: Context) -> Sequence[str]:
     return notes
 
 
+def _known(timings: Sequence[Mapping[str, Any]], key: str) -> list[float]:
+    """Return what was measured under a key, where it was."""
+    return [timing[key] for timing in timings if timing.get(key) is not None]
+
+
 def _cost(context: Context) -> Sequence[Block]:
     """Return time and memory, where they were measured."""
     rows: list[Row] = []
@@ -305,14 +311,9 @@ def _cost(context: Context) -> Sequence[Block]:
         for who in context.contenders:
             timings = [t for run in case.runs(who.label) for t in run.timings]
             later = [timing for timing in timings if timing["step"] > 0] or timings
-            queries, peaks, trainings = (
-                [timing[key] for timing in source if timing.get(key) is not None]
-                for source, key in (
-                    (timings, "query_seconds"),
-                    (timings, "query_peak_mb"),
-                    (later, "train_seconds"),
-                )
-            )
+            queries = _known(timings, "query_seconds")
+            peaks = _known(timings, "query_peak_mb")
+            trainings = _known(later, "train_seconds")
             row = [
                 who.short,
                 number(median(queries) if queries else None),

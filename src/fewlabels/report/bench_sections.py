@@ -13,31 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from fewlabels.errors import count
+from fewlabels.experiments import evaluation
 from fewlabels.experiments.acquisition import query_size
 from fewlabels.experiments.bench.experiment import Experiment
 from fewlabels.experiments.bench.folder import ConditionResults, Results
 from fewlabels.experiments.bench.published import TABLE_3_ZERO_SHOT
-from fewlabels.experiments.evaluation import (
-    PairedTest,
-    Saving,
-    area_under_curve,
-    corrected,
-    curve_band,
-    labels_saved,
-    overlap_of_differences,
-    paired_tests,
-)
 from fewlabels.experiments.evaluation.comparisons import Array
+from fewlabels.report import wording
 from fewlabels.report.figures import Curve, Point, draw_curves, hues
 from fewlabels.report.page import Block, Column, Entry, Row, Section, Table
-from fewlabels.report.wording import (
-    data_name,
-    decimal,
-    file_word,
-    in_percent,
-    p_text,
-    signed,
-)
 
 LEVEL = 0.05
 """Level of the tests."""
@@ -104,7 +88,7 @@ class ConditionContext(ConditionResults):
             for name in self.strategies
         }
         return {
-            name: overlap_of_differences(sets, asked[against])
+            name: evaluation.overlap_of_differences(sets, asked[against])
             for name, sets in asked.items()
         }
 
@@ -142,7 +126,7 @@ class ConditionContext(ConditionResults):
         if not is_of_all or len(trained) == 1:
             where = f"{self.heading}: d" if self.heading and not is_of_all else "D"
             text = (
-                f"{where}ata {data_name(settings.data.name)}, trainer "
+                f"{where}ata {wording.data_name(settings.data.name)}, trainer "
                 f"{settings.trainer.label}, {self.seeds_text}."
             )
             parts.insert(1, text[0].upper() + text[1:])
@@ -204,7 +188,7 @@ def context_of(results: Results) -> Context:
         strategies.append(Contender(choice.label, choice.name, short, hue))
     for number, own in enumerate(results.conditions, start=1):
         heading = own.condition.name or f"condition {number}"
-        suffix = file_word(own.condition.name) or str(number)
+        suffix = wording.file_word(own.condition.name) or str(number)
         suffix = f"{suffix}-{number}" if suffix in cases else suffix
         names = ("", "") if len(results.conditions) == 1 else (heading, suffix)
         given = (own.condition, own.cells, own.strategies, own.seeds)
@@ -227,7 +211,7 @@ class Measured(NamedTuple):
 
 def over_seeds(values_S: Array) -> Measured:
     """Return mean, spread and interval of what was measured with some seeds."""
-    band = curve_band(values_S[:, None])
+    band = evaluation.curve_band(values_S[:, None])
     numbers = (band.mean, band.deviation, band.low, band.high)
     return Measured(len(values_S), *(float(number[0]) for number in numbers))
 
@@ -292,10 +276,10 @@ def _accuracy_table(
         columns.append(Column(f"{amount:,}", group))
         entries.append([_entry(*own[1:3], own.mean == best) for own in owns])
         printed = _published(case, amount)
-        theirs = [printed.get(who.name, (nan, nan)) for who in strategies]
+        papers = [printed.get(who.name, (nan, nan)) for who in strategies]
         if printed:
             columns.append(Column(f"{amount:,}, paper", group, is_quiet=True))
-            entries.append([_entry(*paper) for paper in theirs])
+            entries.append([_entry(*paper) for paper in papers])
         records.append(
             [
                 {
@@ -306,13 +290,13 @@ def _accuracy_table(
                     "published_mean": paper[0],
                     "published_deviation": paper[1],
                 }
-                for who, own, paper in zip(strategies, owns, theirs, strict=True)
+                for who, own, paper in zip(strategies, owns, papers, strict=True)
             ]
         )
     if first.has_curve and not is_of_all:
         columns.append(Column("AUBC"))
         areas = [
-            area_under_curve(first.paired_labels, first.paired[who.label])
+            evaluation.area_under_curve(first.paired_labels, first.paired[who.label])
             for who in strategies
         ]
         entries.append([_entry(*over_seeds(area)[1:3]) for area in areas])
@@ -342,7 +326,7 @@ def _accuracy_table(
 
 def _entry(mean: float, deviation: float, is_best: bool = False) -> Entry:  # noqa: FBT001, FBT002
     detail = f"± {100 * deviation:.2f}" if isfinite(deviation) else ""
-    return Entry(in_percent(mean, 2), is_best, detail=detail)
+    return Entry(wording.in_percent(mean, 2), is_best, detail=detail)
 
 
 def _published(
@@ -387,18 +371,20 @@ def savings_section(context: Context) -> Section:
     return Section("savings", "Labels saved", blocks)
 
 
-def savings_of(case: ConditionContext, label: str) -> tuple[Saving, ...]:
+def savings_of(case: ConditionContext, label: str) -> tuple[evaluation.Saving, ...]:
     """Return what labels of a strategy were worth, past the start; none if unknown."""
     random = first_label(case, "random")
     if not (label and random and case.has_curve):
         return ()
-    return labels_saved(case.paired_labels, case.paired[label], case.paired[random])[1:]
+    return evaluation.labels_saved(
+        case.paired_labels, case.paired[label], case.paired[random]
+    )[1:]
 
 
 def saving_sentences(context: Context) -> list[str]:
     """Return what labels of the experiment's subject were worth, in sentences."""
 
-    def certainty(saving: Saving) -> tuple[bool, bool, int]:
+    def certainty(saving: evaluation.Saving) -> tuple[bool, bool, int]:
         is_known = saving.needed_by_random is not None
         return is_known and saving.high is not None, is_known, saving.num_labels
 
@@ -435,7 +421,7 @@ class Comparison(NamedTuple):
     case: ConditionContext
     measure: str
     """:data:`END` or :data:`AREA`."""
-    test: PairedTest
+    test: evaluation.PairedTest
 
     @property
     def pair(self) -> Hashable:
@@ -470,14 +456,16 @@ def compared(context: Context) -> tuple[Comparison, ...]:
                 values = {
                     name: array[:, -1]
                     if measure == END
-                    else area_under_curve(case.paired_labels, array)
+                    else evaluation.area_under_curve(case.paired_labels, array)
                     for name, array in case.paired.items()
                 }
                 overlaps = case.overlaps(against, measure)
-                tests = paired_tests(values, against=against, overlaps=overlaps)
+                tests = evaluation.paired_tests(
+                    values, against=against, overlaps=overlaps
+                )
                 shown += [Comparison(case, measure, test) for test in tests]
     family = {comparison.pair: comparison.test for comparison in shown}
-    by_pair = dict(zip(family, corrected([*family.values()]), strict=True))
+    by_pair = dict(zip(family, evaluation.corrected([*family.values()]), strict=True))
     comparisons = []
     for comparison in shown:
         t_holm = by_pair[comparison.pair].t_holm
@@ -522,13 +510,13 @@ def _test_table(
         row: list[Entry | str] = [
             shorts[test.name],
             comparison.measure_text,
-            Entry(signed(100 * test.difference), is_significant),
-            f"{signed(100 * test.low)} to {signed(100 * test.high)}",
-            signed(test.effect_size),
-            p_text(test.t_p),
-            Entry(p_text(test.t_holm), is_significant),
-            p_text(test.wilcoxon_p),
-            Entry(p_text(test.wilcoxon_holm), test.wilcoxon_holm < LEVEL),
+            Entry(wording.signed(100 * test.difference), is_significant),
+            f"{wording.signed(100 * test.low)} to {wording.signed(100 * test.high)}",
+            wording.signed(test.effect_size),
+            wording.p_text(test.t_p),
+            Entry(wording.p_text(test.t_holm), is_significant),
+            wording.p_text(test.wilcoxon_p),
+            Entry(wording.p_text(test.wilcoxon_holm), test.wilcoxon_holm < LEVEL),
             f"{test.wins} of {test.num_pairs}",
         ]
         rows.append([case.heading, *row] if case.heading else row)
@@ -543,6 +531,7 @@ def _test_table(
         records.append(names | numbers)
     pairs = sorted({comparison.test.num_pairs for comparison in comparisons})
     amounts = " to ".join(map(str, pairs[:1] + pairs[1:][-1:]))
+    most = max(comparison.test.overlap for comparison in comparisons)
     return Table(
         [*context.condition_column, *columns, "Won"],
         rows,
@@ -550,20 +539,12 @@ def _test_table(
         caption=context.conditions[0].caption(
             f"Difference from {comparisons[0].test.against} in percentage points, on "
             f"{amounts} paired seeds.",
-            _overlap_note(comparisons),
+            "Holm: over all rows of all such tables. Seeds that ask for the same "
+            "images are not independent: by the names of these images, differences of "
+            f"two seeds correlate by {wording.decimal(most)} at most, for which "
+            "intervals and p values are corrected (Nadeau and Bengio, 2003).",
             is_of_all=True,
         ),
         records=records,
         breaks=[sum(comparison.measure == END for comparison in comparisons)],
-    )
-
-
-def _overlap_note(comparisons: Sequence[Comparison]) -> str:
-    """Say what the p values are corrected for."""
-    most = max(comparison.test.overlap for comparison in comparisons)
-    return (
-        "Holm: over all rows of all such tables. Seeds that ask for the same images "
-        "are not independent: by the names of these images, differences of two seeds "
-        f"correlate by {decimal(most)} at most, for which intervals and p values are "
-        "corrected (Nadeau and Bengio, 2003)."
     )

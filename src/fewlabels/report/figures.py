@@ -322,9 +322,9 @@ def _draw_names(
 ) -> None:
     """Write each name at the right edge, at the height where its curve ends."""
     ends = [curve.points[-1] for curve in curves]
-    wished = axes.transData.transform([(end.num_labels, end.accuracy) for end in ends])
-    heights = spread_apart(wished[:, 1].tolist(), gap=14, top=axes.bbox.y1)
-    for curve, end, (x, y), height in zip(curves, ends, wished, heights, strict=True):
+    places = axes.transData.transform([(end.num_labels, end.accuracy) for end in ends])
+    heights = spread_apart(places[:, 1].tolist(), gap=14, top=axes.bbox.y1)
+    for curve, end, (x, y), height in zip(curves, ends, places, heights, strict=True):
         color, name = HUES[curve.hue], curve.name[:24]
         axes.annotate(
             f"{name} {value(end.accuracy)}",

@@ -15,6 +15,7 @@ from fewlabels.projects.folder import ModelRecord
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.store import Agreement, Kind
 from fewlabels.projects.store.records import LABELS
+from fewlabels.report import wording
 from fewlabels.report.figures import Curve, Point, draw_curves
 from fewlabels.report.page import Block, Column, Page, Section, Table
 from fewlabels.report.pictures import (
@@ -23,18 +24,6 @@ from fewlabels.report.pictures import (
     image_size,
     pictures_of,
     readable_name,
-)
-from fewlabels.report.wording import (
-    MISSING,
-    as_facts,
-    decimal,
-    environment_facts,
-    first_of,
-    interval_text,
-    project_explanation,
-    project_headline,
-    rough_percent,
-    seconds,
 )
 
 _SETTINGS = {
@@ -81,6 +70,7 @@ def write_project_report(path: Path, project: Project) -> Path:
         Section("rounds", "Rounds", [_rounds(snapshot, asked, pictures)]),
         Section("agreement", "Annotators", _annotators(snapshot, status.agreement)),
     ]
+    settings = project.settings.model_dump(include=_SETTINGS)
     data = {
         "images": len(snapshot.items),
         "classes": status.classes,
@@ -89,14 +79,14 @@ def write_project_report(path: Path, project: Project) -> Path:
     page = Page(
         kind="project",
         title=project.folder.resolve().name,
-        headline=project_headline(status),
-        explanation=list(project_explanation(status)),
+        headline=wording.project_headline(status),
+        explanation=list(wording.project_explanation(status)),
         warnings=notes,
         sections=sections,
         facts={
-            "Settings": [as_facts(project.settings.model_dump(include=_SETTINGS))],
-            "Data": [as_facts(data)],
-            "Page created with": [environment_facts(environment())],
+            "Settings": [wording.as_facts(settings)],
+            "Data": [wording.as_facts(data)],
+            "Page created with": [wording.environment_facts(environment())],
         },
         image_size=image_size(pool.images),
     )
@@ -121,29 +111,23 @@ def _accuracy(status: Status, records: Sequence[ModelRecord]) -> Sequence[Block]
     unmeasured = [accuracy_interval(0, 0)] * (len(records) - len(status.curve))
     measures = [*unmeasured, *(point.audited for point in status.curve)]
     for record, audited in zip(records, measures, strict=True):
-        accuracy = interval = MISSING
+        accuracy = interval = wording.MISSING
         if audited.accuracy is not None:
             amount = record.num_labeled  # of two models at one number, the later
             points[amount] = Point(amount, audited.accuracy, audited.low, audited.high)
-            accuracy, interval = rough_percent(audited.accuracy), interval_text(audited)
+            accuracy = wording.rough_percent(audited.accuracy)
+            interval = wording.interval_text(audited)
             words[amount] = f"{accuracy} ({interval}) after {count(amount, 'label')}"
-        rows.append(
-            [
-                record.name,
-                f"{record.num_labeled:,}",
-                accuracy,
-                interval,
-                seconds(record.seconds),
-                _moment(record.created),
-            ]
-        )
+        labels, duration = f"{record.num_labeled:,}", wording.seconds(record.seconds)
+        made = _moment(record.created)
+        rows.append([record.name, labels, accuracy, interval, duration, made])
     drawing, notes = None, [status.advice] if status.advice else []
     if len(points) > 1:
         values = ", ".join(words[amount] for amount in sorted(words))
         drawing = draw_curves(
             "accuracy",
             [Curve("accuracy", 1, tuple(points[amount] for amount in sorted(points)))],
-            value=rough_percent,
+            value=wording.rough_percent,
             words=f"Accuracy against number of labels: {values}.",
         )
     elif points:
@@ -158,7 +142,7 @@ def _accuracy(status: Status, records: Sequence[ModelRecord]) -> Sequence[Block]
 def _classes(status: Status) -> Block:
     counts = dict(zip(status.classes, status.class_counts, strict=True))
     if not any(counts.values()):
-        names = first_of(status.classes, most=40)
+        names = wording.first_of(status.classes, most=40)
         note = f"There are no labels to train on yet. {len(counts)} classes: {names}."
         return Block(notes=[note])
     note = "Training labels only; audit labels are not counted here."
@@ -238,11 +222,11 @@ def _annotators(snapshot: Snapshot, agreement: Agreement) -> Sequence[Block]:
     for name in names:
         kappas = [kappa for pair, kappa in agreement.cohen.items() if name in pair]
         known = [kappa for kappa in kappas if kappa is not None]
-        average = decimal(mean(known)) if known else MISSING
+        average = wording.decimal(mean(known)) if known else wording.MISSING
         rows.append([name, f"{labels[name]:,}", f"{others[name]:,}", average])
     columns = ["Annotator", "Labels", "Skipped or unsure", "Mean kappa with others"]
     return [Block(tables=[Table(columns, rows)], notes=[note])]
 
 
 def _moment(when: datetime | None) -> str:
-    return MISSING if when is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M}"
+    return wording.MISSING if when is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M}"

@@ -1,37 +1,25 @@
-from .coverage import (
-    Closeness as Closeness,
-    maximize_coverage as maximize_coverage,
-    pure_radius as pure_radius,
-)
-from .covering import (
-    Centers as Centers,
-    FirstCenter as FirstCenter,
-    farthest_first as farthest_first,
-    k_means_plus_plus as k_means_plus_plus,
-    smallest_distance as smallest_distance,
-    smallest_radius as smallest_radius,
-)
-from .inputs import (
-    ClusterDraws as ClusterDraws,
-    Draws as Draws,
-    WeightedDraws as WeightedDraws,
-    uniform_subsets as uniform_subsets,
-)
-from .eigenvalue import (
-    Method as Method,
-    SearchResult as SearchResult,
-    check_random_only as check_random_only,
-    maximize_smallest_eigenvalue as maximize_smallest_eigenvalue,
-)
-from .information import (
-    Information as Information,
-    minimize_remainder as minimize_remainder,
-)
-from .posterior import (
-    Posterior as Posterior,
-    maximize_change as maximize_change,
-    maximize_determinant as maximize_determinant,
-    minimize_variance as minimize_variance,
-)
+from .coverage import Closeness as Closeness
+from .coverage import maximize_coverage as maximize_coverage
+from .coverage import pure_radius as pure_radius
+from .covering import Centers as Centers
+from .covering import FirstCenter as FirstCenter
+from .covering import farthest_first as farthest_first
+from .covering import k_means_plus_plus as k_means_plus_plus
+from .covering import smallest_distance as smallest_distance
+from .covering import smallest_radius as smallest_radius
+from .inputs import ClusterDraws as ClusterDraws
+from .inputs import Draws as Draws
+from .inputs import WeightedDraws as WeightedDraws
+from .inputs import uniform_subsets as uniform_subsets
+from .eigenvalue import Method as Method
+from .eigenvalue import SearchResult as SearchResult
+from .eigenvalue import check_random_only as check_random_only
+from .eigenvalue import maximize_smallest_eigenvalue as maximize_smallest_eigenvalue
+from .information import Information as Information
+from .information import minimize_remainder as minimize_remainder
+from .posterior import Posterior as Posterior
+from .posterior import maximize_change as maximize_change
+from .posterior import maximize_determinant as maximize_determinant
+from .posterior import minimize_variance as minimize_variance
 from .inputs import check_size as check_size
 from .scores import top as top

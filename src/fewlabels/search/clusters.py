@@ -134,11 +134,7 @@ def round_robin(
 
 
 def neighbor_distances(
-    rows: Rows,
-    num_neighbors: int,
-    generator: Generator,
-    *,
-    num_references: int = 5000,
+    rows: Rows, num_neighbors: int, generator: Generator, *, num_references: int = 5000
 ) -> Tensor:
     """Return the mean Euclidean distance of each row to its nearest others, (N,).
 

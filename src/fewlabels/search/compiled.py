@@ -3,25 +3,23 @@
 Shapes: N items, A members of the set so far, M draws, Q members of each.
 """
 
-from collections.abc import Callable, Collection
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import numba
 import numpy as np
 
+_REORDERED = {"reassoc", "contract", "nsz"}
 _FEWEST, _MOST = 4, 16  # rows of a block; the first ones decide most draws
 
 
-def compiled(
-    function: Callable[..., Any], *, fastmath: Collection[str] = ()
-) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a compiled loop, kept on disk where there is a place for it.
 
-    Other threads go on while it runs. ``fastmath`` says what the compiler may do to
-    sums, by the names of LLVM.
+    Other threads go on while it runs.
     """
-    options: dict[str, Any] = {"nogil": True, "fastmath": set(fastmath)}
+    # What the compiler may do to sums, by the names of LLVM.
+    options: dict[str, Any] = {"nogil": True, "fastmath": _REORDERED}
     loop: Callable[..., Any]
     try:
         loop = numba.njit(cache=True, **options)(function)
@@ -30,7 +28,7 @@ def compiled(
     return loop
 
 
-@partial(compiled, fastmath=("reassoc", "contract", "nsz"))
+@compiled
 def factorize(
     features: Any,
     scales: Any,

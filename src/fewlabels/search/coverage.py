@@ -18,13 +18,7 @@ from torch import Generator, Tensor
 from fewlabels.gram.principal import principal_components
 from fewlabels.progress import each, track
 from fewlabels.protocols import Kernel
-from fewlabels.search.covering import (
-    farthest_first,
-    kernel_diagonal,
-    nearest_squares,
-    squared_distances,
-    squares_of,
-)
+from fewlabels.search import covering
 from fewlabels.search.inputs import known_sets
 
 Closeness = Callable[[Tensor], Tensor]
@@ -78,7 +72,7 @@ def maximize_coverage(
     labeled, candidates = known_sets(kernel, labeled, candidates, size)
     covered = torch.zeros(len(candidates), dtype=torch.float64)
     if len(labeled):
-        covered = closeness(nearest_squares(kernel, candidates, labeled).cpu())
+        covered = closeness(covering.nearest_squares(kernel, candidates, labeled).cpu())
     given = kernel, closeness, weights, candidates, covered
     if rows is None or len(candidates) <= _CHUNK_ROWS:
         greedy = _LazyGreedy(*given)
@@ -96,7 +90,7 @@ def maximize_coverage(
             advance()
     indices = candidates[torch.tensor(chosen, dtype=torch.int64)]
     if len(chosen) < size:
-        rest, _ = farthest_first(
+        rest, _ = covering.farthest_first(
             kernel,
             labeled=torch.cat([labeled, indices]),
             candidates=candidates[greedy.is_free],
@@ -127,7 +121,7 @@ def pure_radius(kernel: Kernel, clusters: Tensor, purity: float) -> float:
     with track("Measuring", len(parts)) as advance:
         for rows in parts:
             for columns in torch.split(items, _CHUNK_COLUMNS):
-                squares = squared_distances(kernel, rows, columns).cpu()
+                squares = covering.squared_distances(kernel, rows, columns).cpu()
                 squares[clusters[rows][:, None] == clusters[columns]] = torch.inf
                 nearest[rows] = torch.minimum(nearest[rows], squares.amin(dim=1))
             advance()
@@ -153,7 +147,7 @@ class _LazyGreedy:
 
     def __post_init__(self) -> None:
         """Know nothing yet."""
-        self.lengths = kernel_diagonal(self.kernel, self.candidates)
+        self.lengths = covering.kernel_diagonal(self.kernel, self.candidates)
         self.gains = torch.full_like(self.covered, torch.inf)
         self.is_fresh = torch.zeros(len(self.covered), dtype=torch.bool)
         self.is_free = torch.ones_like(self.is_fresh)
@@ -171,7 +165,7 @@ class _LazyGreedy:
 
     def _near_to(self, place: int) -> Tensor:
         center = self.candidates[place : place + 1]
-        squares = nearest_squares(
+        squares = covering.nearest_squares(
             self.kernel, self.candidates, center, lengths=self.lengths
         )
         return self.closeness(squares.cpu())
@@ -224,7 +218,9 @@ class _LazyGreedy:
     def _near(self) -> Tensor:
         """How close all candidates are to each other, shape (n, n)."""
         columns = torch.split(self.candidates, _CHUNK_COLUMNS)
-        squares = [squared_distances(self.kernel, self.candidates, c) for c in columns]
+        squares = [
+            covering.squared_distances(self.kernel, self.candidates, c) for c in columns
+        ]
         return self.closeness(torch.cat(squares, dim=1).cpu())
 
     def _gains(self, places: Tensor) -> Tensor:
@@ -324,6 +320,6 @@ def _gains(
 ) -> Tensor:
     """Return what columns add to the coverage of some candidates, shape (c,)."""
     items, lengths, covered, weights = part
-    squares = squares_of(kernel, items, columns[0], lengths, columns[1])
+    squares = covering.squares_of(kernel, items, columns[0], lengths, columns[1])
     near = closeness(squares.cpu())
     return weights @ near.sub_(covered[:, None]).clamp_min_(0)

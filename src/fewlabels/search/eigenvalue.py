@@ -14,23 +14,8 @@ from fewlabels.names import check_known
 from fewlabels.progress import Mapper, current_executor
 from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
+from fewlabels.search import inputs, refutation
 from fewlabels.search.blocks import threads_for
-from fewlabels.search.inputs import (
-    Draws,
-    GivenDraws,
-    UniformDraws,
-    as_array,
-    checked_draws,
-    known_sets,
-    least_eigenvalue,
-)
-from fewlabels.search.refutation import (
-    RefutationSearch,
-    Solver,
-    exchanged,
-    greedy_additions,
-    zero_below,
-)
 
 Method = Literal["random", "greedy", "exchange"]
 
@@ -63,8 +48,8 @@ def maximize_smallest_eigenvalue(
     size: int,
     method: Method = "random",
     draws: int | ArrayLike | None = None,
-    proposal: Draws | None = None,
-    solver: Solver = "refutation",
+    proposal: inputs.Draws | None = None,
+    solver: refutation.Solver = "refutation",
     tie_tolerance: float = 0.0,
     executor: Mapper | None = None,
     generator: Generator,
@@ -100,9 +85,9 @@ def maximize_smallest_eigenvalue(
         then by the lower draw number.
     """
     check_known("search method", method, Method)
-    check_known("solver", solver, Solver)
+    check_known("solver", solver, refutation.Solver)
     check_random_only(method, draws=draws, proposal=proposal)
-    labeled, candidates = known_sets(kernel, labeled, candidates, size)
+    labeled, candidates = inputs.known_sets(kernel, labeled, candidates, size)
     check_range("tie_tolerance", tie_tolerance, at_least=0, below=1)
     if executor is not None and not callable(getattr(executor, "map", None)):
         raise UsageError(f"executor is {type(executor).__name__}; give one with map.")
@@ -117,7 +102,7 @@ def maximize_smallest_eigenvalue(
         num_draws = num_refuted = 0
         if method == "random":
             source, num_draws = _source(draws, proposal, candidates, size, generator)
-            search = RefutationSearch(
+            search = refutation.RefutationSearch(
                 kernel=kernel,
                 labeled=labeled,
                 draws=source,
@@ -134,13 +119,15 @@ def maximize_smallest_eigenvalue(
             else:
                 chosen = search.break_tie(best, num_draws)
         else:
-            chosen = greedy_additions(kernel, labeled, candidates, size)
+            chosen = refutation.greedy_additions(kernel, labeled, candidates, size)
             members = torch.cat([labeled, chosen])
             value = float(smallest_eigenvalue(kernel.block(members, members)))
             if method == "exchange":
-                chosen, value = exchanged(kernel, labeled, candidates, chosen, value)
-            is_tie = value <= zero_below(scale, num_members)
-        value = least_eigenvalue(kernel, torch.cat([labeled, chosen]))
+                chosen, value = refutation.exchanged(
+                    kernel, labeled, candidates, chosen, value
+                )
+            is_tie = value <= refutation.zero_below(scale, num_members)
+        value = inputs.least_eigenvalue(kernel, torch.cat([labeled, chosen]))
     return SearchResult(
         indices=chosen,
         value=min(value, ceiling),  # only rounding can lift it above
@@ -162,19 +149,19 @@ def check_random_only(method: Method, **options: object) -> None:
 
 def _source(
     draws: int | ArrayLike | None,
-    proposal: Draws | None,
+    proposal: inputs.Draws | None,
     candidates: Tensor,
     size: int,
     generator: Generator,
-) -> tuple[Draws, int]:
+) -> tuple[inputs.Draws, int]:
     """Return where draws come from, and how many there are."""
-    given = as_array("draws", () if draws is None else draws)
+    given = inputs.as_array("draws", () if draws is None else draws)
     if draws is not None and given.ndim:
-        subsets = checked_draws(given, candidates, size)
-        return GivenDraws(subsets), len(subsets)
+        subsets = inputs.checked_draws(given, candidates, size)
+        return inputs.GivenDraws(subsets), len(subsets)
     num_draws = len(candidates) if draws is None else whole_number("draws", draws)
     if not 1 <= num_draws <= _MOST_DRAWS:
         raise BudgetError(f"draws is {num_draws}; give 1 to {_MOST_DRAWS:,} sets.")
     if proposal is not None:
         return proposal, num_draws
-    return UniformDraws(candidates, size, fork(generator)), num_draws
+    return inputs.UniformDraws(candidates, size, fork(generator)), num_draws

@@ -67,7 +67,7 @@ class Information:
                 total[row] += (h_nF.T @ weighted.flatten(1)).view(width, -1, width)
         return total.view(self.num_parameters, self.num_parameters)
 
-    def largest(self) -> Tensor:
+    def largest_trace(self) -> Tensor:
         """Return the largest trace of an item's information."""
         traces = [
             h_nF.square().sum(-1) * self.factors[part].square().sum((-2, -1))
@@ -143,7 +143,7 @@ class _Design:
         self._information = information
         # Where an item outweighs the regularization beyond rounding, no inverse is
         # right; so that is raised to what double precision can still tell apart.
-        largest_trace = float(information.largest())
+        largest_trace = float(information.largest_trace())
         least = max(regularization, _RESOLVED * largest_trace)
         self.is_delicate = least < _DELICATE * largest_trace
         self._start_DD = known.clone()
@@ -203,8 +203,8 @@ class _Design:
         inner = columns.T @ self._inverse_DD @ columns
         if float(torch.linalg.eigvalsh((inner + inner.mT) / 2)[-1]) < _ALONE:
             self._change(columns, _freed(inner))
-            return
-        self.renew(rest)
+        else:
+            self.renew(rest)
 
     def _change(self, columns_Dr: Tensor, core_rr: Tensor) -> None:
         """Replace W by W + U G Uᵀ with U = W V (Woodbury), and T along with it."""

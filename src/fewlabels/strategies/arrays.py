@@ -120,11 +120,9 @@ def precomputed(
     pool_labels[known] = _class_numbers(labels, known, num_logits)
     largest = int(pool_labels.max()) if len(rows) else UNKNOWN
     num_classes = max(num_logits, largest + 1, 1)
-    asked = (
-        torch.nonzero(pool_labels == UNKNOWN).flatten()
-        if candidates is None
-        else indices("candidates", candidates, len(rows)).sort().values
-    )
+    asked = torch.nonzero(pool_labels == UNKNOWN).flatten()
+    if candidates is not None:
+        asked = indices("candidates", candidates, len(rows)).sort().values
     pool = Pool(
         images=ArrayImages(rows),
         ids=_Positions(len(rows)),

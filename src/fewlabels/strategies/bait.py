@@ -16,18 +16,12 @@ import torch
 from torch import Tensor
 
 from fewlabels import gram
-from fewlabels.errors import Count, Limits, UsageError
+from fewlabels.errors import Count, Limits, Positive, UsageError
 from fewlabels.gram.principal import principal_components
 from fewlabels.pool import Query, Record
 from fewlabels.protocols import Outputs
 from fewlabels.search import Information, minimize_remainder
-from fewlabels.strategies.inputs import (
-    BuiltIn,
-    Positive,
-    Request,
-    by_chunks,
-    subsample_record,
-)
+from fewlabels.strategies.inputs import BuiltIn, Request, by_chunks, sample_record
 
 Likelihood = Literal["categorical", "binary"]
 
@@ -80,7 +74,7 @@ class Bait(BuiltIn):
             generator=request.generator,
         )
         record: Record = {"remainder": remainder, **subsample}
-        if target := subsample_record(len(everything), len(pool), limit):
+        if target := sample_record(len(everything), len(pool), limit):
             record = {**record, "target": target["subsample"]}
         return Query(indices, -remainder, record)
 

@@ -13,13 +13,7 @@ from fewlabels.errors import Count, Limits, UsageError, Weight
 from fewlabels.pool import Query
 from fewlabels.search import top
 from fewlabels.search.clusters import average_linkage, round_robin
-from fewlabels.strategies.inputs import (
-    BuiltIn,
-    Request,
-    by_chunks,
-    lead,
-    subsample_record,
-)
+from fewlabels.strategies.inputs import BuiltIn, Request, by_chunks, lead, sample_record
 
 _MEAN_CLUSTER = 10
 
@@ -55,7 +49,7 @@ class ClusterMargin(BuiltIn):
         rest = candidates[~torch.isin(candidates, uncertain)]
         room = max(self.max_pool - num_uncertain, 0)
         items = torch.cat([uncertain, request.part_of(rest, room)])
-        subsample = subsample_record(len(items), len(candidates), self.max_pool)
+        subsample = sample_record(len(items), len(candidates), self.max_pool)
         number = self.num_clusters or max(1, len(items) // _MEAN_CLUSTER)
         clusters = average_linkage(
             request.outputs(items).features[:],

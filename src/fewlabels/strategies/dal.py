@@ -16,11 +16,11 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from fewlabels.errors import Count, UsageError
+from fewlabels.errors import Count, Positive, UsageError
 from fewlabels.pool import Query, Record
 from fewlabels.progress import track
 from fewlabels.search import top
-from fewlabels.strategies.inputs import BuiltIn, Positive, Request, by_chunks
+from fewlabels.strategies.inputs import BuiltIn, Request, by_chunks
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ posterior variance over the pool, the search is greedy (Hemachandra et al., 2023
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fewlabels.errors import Positive
 from fewlabels.pool import Query
 from fewlabels.search import minimize_variance
-from fewlabels.strategies.inputs import Positive, Request
+from fewlabels.strategies.inputs import Request
 from fewlabels.strategies.kernels import ProcessStrategy
 
 

@@ -8,13 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from fewlabels import models
-from fewlabels.errors import Limits, Settings, UsageError
+from fewlabels.errors import Settings, UsageError
 from fewlabels.gram import LinearKernel, euclidean_kernel
 from fewlabels.pool import (
     WITHHELD,
@@ -32,9 +32,6 @@ from fewlabels.progress import each
 from fewlabels.protocols import Classifier, Outputs, OwnInputs
 from fewlabels.search import check_size
 from fewlabels.search.blocks import chunks
-
-Positive = Annotated[float, Limits(above=0)]
-"""A number above 0."""
 
 _CHUNK_ENTRIES = 2**18
 _log = logging.getLogger(__name__)
@@ -70,7 +67,7 @@ class Request:
         """
         candidates, limit = self.pool.candidates, max(max_pool, self.size)
         part = self.part_of(candidates, limit)
-        return part, subsample_record(len(part), len(candidates), max_pool)
+        return part, sample_record(len(part), len(candidates), max_pool)
 
     def part_of(self, items: Tensor, limit: int) -> Tensor:
         """Return all ``items``, or ``limit`` of them at random, ascending."""
@@ -196,7 +193,7 @@ def unit_rows(rows: Rows) -> Rows:
     return scaled
 
 
-def subsample_record(num_seen: int, num_items: int, max_pool: int) -> Record:
+def sample_record(num_seen: int, num_items: int, max_pool: int) -> Record:
     """Return a record of how many items were considered, if not all, and log it."""
     if num_seen == num_items:
         return {}

@@ -105,7 +105,19 @@ class KernelStrategy(BuiltIn):
             check_classes(outputs.logits)
             kernel = gram.softmax_kernel(features, outputs.logits, normalize=normalize)
         elif name == "ntk":
-            kernel = tangent_kernel(request, normalize=normalize)
+            module, images = request.classifier.module, pool.images
+            if module is None:
+                raise UsageError(
+                    "'ntk' needs the network; choose 'auto' or 'last-layer'."
+                )
+            kernel = gram.ntk_kernel(
+                module,
+                partial(network_inputs, request.classifier, images),
+                len(pool),
+                num_classes=pool.num_classes,
+                generator=request.generator,
+                normalize=normalize,
+            )
         else:
             num_classes = pool.num_classes
             kernel = gram.last_layer_kernel(features, num_classes, normalize=normalize)
@@ -242,18 +254,3 @@ def automatic_kernel(request: Request, outputs: Outputs) -> str:
     choice = "last-layer" if num_members <= _RANK_SHARE * rank else "wide-head"
     _log.info("kernel %s: %d items to label, rank %d", choice, num_members, rank)
     return choice
-
-
-def tangent_kernel(request: Request, *, normalize: bool) -> Kernel:
-    """Return the sketched kernel of all layers' gradients."""
-    classifier, pool = request.classifier, request.pool
-    if classifier.module is None:
-        raise UsageError("'ntk' needs the network; choose 'auto' or 'last-layer'.")
-    return gram.ntk_kernel(
-        classifier.module,
-        partial(network_inputs, classifier, pool.images),
-        len(pool),
-        num_classes=pool.num_classes,
-        generator=request.generator,
-        normalize=normalize,
-    )

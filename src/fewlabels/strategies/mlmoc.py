@@ -11,9 +11,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from fewlabels.errors import Positive
 from fewlabels.pool import Query
 from fewlabels.search import Posterior, maximize_change
-from fewlabels.strategies.inputs import Positive, Request, check_labels_given
+from fewlabels.strategies.inputs import Request, check_labels_given
 from fewlabels.strategies.kernels import ProcessStrategy
 
 Several = Literal["one-by-one", "top"]

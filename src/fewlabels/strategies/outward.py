@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fewlabels.errors import Count, Limits, Weight
+from fewlabels.errors import Count, Limits, Positive, Weight
 from fewlabels.gram.diffusion import Diffusion, diffusion_rows, joint_rows
 from fewlabels.gram.graph import remembered_graph
 from fewlabels.gram.nodes import Nodes
@@ -25,7 +25,7 @@ from fewlabels.pool import Query
 from fewlabels.protocols import Outputs
 from fewlabels.search.blocks import chunks
 from fewlabels.search.scores import greedy
-from fewlabels.strategies.inputs import BuiltIn, Positive, Request, by_chunks, lead
+from fewlabels.strategies.inputs import BuiltIn, Request, by_chunks, lead
 
 Covariance = Literal["graph", "joint"]
 

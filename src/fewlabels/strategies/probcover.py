@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from fewlabels import gram
-from fewlabels.errors import Count, Limits
+from fewlabels.errors import Count, Limits, Positive
 from fewlabels.pool import Query
 from fewlabels.search import maximize_coverage, pure_radius
 from fewlabels.search.clusters import k_means
-from fewlabels.strategies.inputs import BuiltIn, Positive, Request, unit_rows
+from fewlabels.strategies.inputs import BuiltIn, Request, unit_rows
 
 _DIAMETER = 2.0  # of the sphere that rows of length one lie on
 

@@ -9,12 +9,12 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from fewlabels.errors import Count, Limits
+from fewlabels.errors import Count, Limits, Positive
 from fewlabels.pool import Query
 from fewlabels.protocols import Kernel
 from fewlabels.search.covering import squared_distances
 from fewlabels.search.scores import greedy
-from fewlabels.strategies.inputs import BuiltIn, Positive, Request
+from fewlabels.strategies.inputs import BuiltIn, Request
 
 _CHUNK_ROWS, _CHUNK_COLUMNS = 256, 16_384
 

@@ -8,17 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fewlabels.errors import Count
+from fewlabels.errors import Count, Positive
 from fewlabels.pool import Query
 from fewlabels.search import maximize_coverage, smallest_distance
-from fewlabels.strategies.inputs import (
-    BuiltIn,
-    Positive,
-    Request,
-    by_chunks,
-    entropy,
-    lead,
-)
+from fewlabels.strategies.inputs import BuiltIn, Request, by_chunks, entropy, lead
 
 Doubt = Literal["margin", "entropy"]
 

@@ -93,7 +93,7 @@ class AdaMatch(Learner):
         consistency = consistency_loss(strong.logits, pseudo.classes, pseudo.keeps)
         share = warmed_up(step.number, step.task.settings.steps)
         weight = self.consistency_weight * share
-        return Loss.of(supervised, consistency, weight, pseudo.rates)
+        return Loss.of(supervised, consistency, weight, **pseudo.rates)
 
     def pseudo_labels(
         self, step: Step, probabilities_UC: Tensor, labeled_BC: Tensor

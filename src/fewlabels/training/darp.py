@@ -26,13 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fewlabels.errors import (
-    InfeasibleTargetError,
-    UsageError,
-    check_range,
-    count,
-    whole_number,
-)
+from fewlabels import errors
 from fewlabels.names import check_known
 from fewlabels.training import targets
 
@@ -128,16 +122,16 @@ def solve(
     check_known("weighting", weighting, Weighting)
     check_known("masking", masking, Masking)
     check_known("solver", solver, Solver)
-    check_range("capacity", 1 if capacity is None else capacity, at_least=1)
-    check_range("rounds", whole_number("rounds", rounds), at_least=1)
-    check_range("tolerance", tolerance, above=0)
+    errors.check_range("capacity", 1 if capacity is None else capacity, at_least=1)
+    errors.check_range("rounds", errors.whole_number("rounds", rounds), at_least=1)
+    errors.check_range("tolerance", tolerance, above=0)
     probabilities = torch.as_tensor(probabilities)
     matrix_MK = targets.probability_rows(probabilities)
     target_K = targets.column_target(target, matrix_MK)
     start_K = torch.zeros_like(target_K) if start is None else start.detach()
     start_K = start_K.to(target_K)
     if start_K.shape != target_K.shape or not bool(start_K.isfinite().all()):
-        raise UsageError(
+        raise errors.UsageError(
             f"start is {start_K.tolist()}; give a dual of {len(target_K)} classes."
         )
     start_K = start_K - start_K.mean()
@@ -309,9 +303,10 @@ class Problem:
         if float(wanted_K[worst]) - served <= _SLACK:
             return
         members = sorted(order[worst if dual_K is None else 0 : worst + 1])
-        raise InfeasibleTargetError(
-            f"{count(len(members), 'class', 'classes')} ({str(members[:10])[1:-1]}) "
-            f"cannot get {float(wanted_K[worst]):.6g} rows: only {served} of "
+        classes = errors.count(len(members), "class", "classes")
+        raise errors.InfeasibleTargetError(
+            f"{classes} ({str(members[:10])[1:-1]}) cannot get "
+            f"{float(wanted_K[worst]):.6g} rows: only {served} of "
             f"{len(self.reference)} have any probability there. {_ADVICE}"
         )
 
@@ -405,7 +400,7 @@ def _minimize(problem: Problem, start_K: Tensor, tolerance: float) -> tuple[Dual
     if has_start:  # so far away that no step leads back
         point, more = _minimize(problem, zeros_K, tolerance)
         return point, step + more
-    raise InfeasibleTargetError(
+    raise errors.InfeasibleTargetError(
         f"After {step} Newton steps a class is {error:.3g} rows off its target. "
         + _ADVICE
     )

@@ -166,14 +166,14 @@ def _train_in_processes(
     context = torch.multiprocessing.get_context(_METHOD)
     # One for each process: a process that is killed while it writes blocks no other.
     pipes = [context.Pipe() for _ in range(number)]
-    theirs, stop = [other for _, other in pipes], context.Event()
+    other_ends, stop = [other for _, other in pipes], context.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    arguments = task, theirs, stop, port
+    arguments = task, other_ends, stop, port
     group: Any = start_processes(  # type: ignore[no-untyped-call]
         _train_member, arguments, number, join=False, start_method=_METHOD
     )
-    for connection in theirs:
+    for connection in other_ends:
         connection.close()  # half a message of a killed process ends then
     try:
         with closing(Replay()) as replay:
@@ -187,7 +187,7 @@ def _train_in_processes(
                 if event["event"] == "checkpoint":
                     on_checkpoint(event["step"], copy.deepcopy(network))
                     connection.send(None)
-                replay.hear(event)
+                replay.receive(event)
     finally:
         for process in group.processes:
             process.kill()

@@ -59,8 +59,8 @@ class Consistency(Learner):
         supervised = F.cross_entropy(labeled.logits, step.minibatch.labels)
         consistency = consistency_loss(strong.logits, pseudo.classes, pseudo.keeps)
         others = self.other_terms(step, outputs, pseudo)
-        figures = {**others, **pseudo.rates}
-        loss = Loss.of(supervised, consistency, self.consistency_weight, figures)
+        weight = self.consistency_weight
+        loss = Loss.of(supervised, consistency, weight, **others, **pseudo.rates)
         return Loss(sum(others.values(), loss.total), loss.figures)
 
     def outputs(self, step: Step, *others: Tensor) -> Outputs:

@@ -8,7 +8,6 @@ R voters, D numbers per row.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -21,7 +20,7 @@ from fewlabels import models, rng
 from fewlabels.errors import Count
 from fewlabels.gram.graph import NeighborGraph, remembered_graph
 from fewlabels.gram.nearest import Search
-from fewlabels.gram.nodes import Floats, Nodes
+from fewlabels.gram.nodes import Floats, Nodes, get_or_compute
 from fewlabels.models import Neighbors, Network
 from fewlabels.models.neighbors import FLOOR
 from fewlabels.names import check_installed
@@ -124,9 +123,8 @@ class GraphLearner(DirectLearner):
         pool, nodes = task.pool, nodes_of(task.views, task.pool.images)
         labels = pool.labels[pool.labeled]
         sources = Sources.at(pool.labeled, labels, pool.num_classes, nodes)
-        self.fill(
-            network, remembered_graph(nodes, self.neighbors, self.search), sources
-        )
+        graph = remembered_graph(nodes, self.neighbors, self.search)
+        self.fill(network, graph, sources)
 
     def fill(self, network: Neighbors, graph: NeighborGraph, sources: Sources) -> None:
         """Store the log-probabilities that follow from some labels in a network."""
@@ -171,18 +169,17 @@ class GraphLearner(DirectLearner):
         return floored(beliefs)
 
 
-_remembered: list[tuple[Images, tuple[str, float], Nodes]] = []
+_remembered: dict[tuple[int, str, float], tuple[Images, Nodes]] = {}
 
 
 def nodes_of(views: Views, images: Images) -> Nodes:
     """Return the different rows of a pool; those of the last few are cached."""
-    identity = (views.identity, views.origin)
-    for known, own, nodes in _remembered:
-        if known is images and own == identity:
-            return nodes
-    _remembered.append((images, identity, Nodes.of(views.rows, views.origin)))
-    del _remembered[:-_MOST_REMEMBERED]
-    return _remembered[-1][2]
+
+    def compute() -> tuple[Images, Nodes]:  # images that are kept keep their id
+        return images, Nodes.of(views.rows, views.origin)
+
+    key = id(images), views.identity, views.origin
+    return get_or_compute(_remembered, key, compute, _MOST_REMEMBERED)[1]
 
 
 def class_sums(
@@ -193,28 +190,24 @@ def class_sums(
     Without damping, it is their potential. Few sources are solved for one by one, so
     that a new one costs only its own.
     """
-    solve, column = graph.potentials, graph.potential
-    if damping is not None:
-        solve = partial(graph.diffused, damping=damping)
-        column = partial(graph.influence, damping=damping)
     sums = np.zeros((len(graph), sources.num_classes))
     if len(sources) <= MOST_COLUMNS:
         pairs = zip(sources.nodes, sources.classes, weights, strict=True)
         for node, number, weight in pairs:
-            sums[:, number] += weight * column(int(node))
+            sums[:, number] += weight * graph.influence(int(node), damping)
         return sums
     for number in np.unique(sources.classes):
         is_own, source = sources.classes == number, np.zeros(len(graph))
         source[sources.nodes[is_own]] = weights[is_own]
-        sums[:, number] = solve(source)
+        sums[:, number] = graph.spread(source, damping)
     return sums
 
 
 def floored(logits: Floats) -> Floats:
     """Return log-probabilities of logits, shape (M, C), none far below ``FLOOR``."""
     probabilities = np.maximum(softmax(logits, axis=1), 1.01 * np.exp(FLOOR))
-    logs: Floats = np.log(probabilities / probabilities.sum(axis=1, keepdims=True))
-    return logs
+    total = probabilities.sum(axis=1, keepdims=True)
+    return np.asarray(np.log(probabilities / total))
 
 
 def fit_sharpness(

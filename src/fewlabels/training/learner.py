@@ -60,15 +60,11 @@ class Loss:
 
     @classmethod
     def of(
-        cls,
-        supervised: Tensor,
-        consistency: Tensor,
-        weight: float,
-        figures: Mapping[str, Tensor] | None = None,
+        cls, supervised: Tensor, consistency: Tensor, weight: float, **figures: Tensor
     ) -> "Loss":
         """Return the loss on labeled items plus the weighted one on unlabeled items."""
         terms = {"supervised": supervised, "consistency": consistency}
-        return cls(supervised + weight * consistency, {**terms, **(figures or {})})
+        return cls(supervised + weight * consistency, {**terms, **figures})
 
 
 @dataclass(frozen=True, eq=False)

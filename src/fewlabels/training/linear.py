@@ -200,8 +200,7 @@ class LinearProblem:
             members = torch.nonzero(labels == number).flatten()
             if len(members) > 1:
                 order = torch.randperm(len(members), generator=generator)
-                places = offset + torch.arange(len(members))
-                folds[members[order]] = places % _NUM_FOLDS
+                folds[members[order]] = (offset + torch.arange(len(order))) % _NUM_FOLDS
                 offset += len(members)
         only_with = only_without = 0
         with progress.track("Cross-validation", _NUM_FOLDS) as advance:
@@ -253,9 +252,9 @@ def spread_labels(graph: NeighborGraph, labeled: Tensor, labels: Tensor) -> Tens
         equal shares.
     """
     sources = Sources.at(labeled, labels, int(labels.max()) + 1, graph.nodes)
-    felt_MC = influence(graph, sources, _DAMPING)
-    felt_MC = felt_MC / felt_MC.sum(axis=0) + _LEAST / len(graph)
-    shares_MC = felt_MC / felt_MC.sum(axis=1, keepdims=True)
+    influence_MC = influence(graph, sources, _DAMPING)
+    influence_MC = influence_MC / influence_MC.sum(axis=0) + _LEAST / len(graph)
+    shares_MC = influence_MC / influence_MC.sum(axis=1, keepdims=True)
     return torch.from_numpy(shares_MC[graph.nodes.node_of])
 
 

@@ -30,13 +30,7 @@ from fewlabels.gram.spectra import spectrum
 from fewlabels.models import check_name
 from fewlabels.models.network import Network, draw_from
 from fewlabels.training.devices import OnCheckpoint, ProcessGroup
-from fewlabels.training.learner import (
-    Learner,
-    LearningNetwork,
-    Loss,
-    Minibatch,
-    Step,
-)
+from fewlabels.training.learner import Learner, LearningNetwork, Loss, Minibatch, Step
 from fewlabels.training.views import OF_FEATURES, OF_VIEWS
 
 if TYPE_CHECKING:  # they train by this module
@@ -412,10 +406,7 @@ def run_steps(
     if depth is None:
         depth = 0 if group.device.type == "cpu" else _PREFETCH_ON_GPU
     minibatches = prefetch_minibatches(stepper.minibatch, start, total, depth)
-    with (
-        closing(minibatches),
-        progress.track("Training", total, done=start) as advance,
-    ):
+    with closing(minibatches), progress.track("Training", total, done=start) as advance:
         for step, minibatch in enumerate(minibatches, start):
             loss, done = stepper.advance(step, minibatch), step + 1
             advance(1)

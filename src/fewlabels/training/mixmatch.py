@@ -57,7 +57,7 @@ class MixMatch(Learner):
         supervised = F.cross_entropy(*labeled)
         consistency = F.mse_loss(logits.softmax(dim=1), targets)
         weight = self.consistency_weight * step.ramp_factor(self.ramp_up)
-        return Loss.of(supervised, consistency, weight, pseudo.figures)
+        return Loss.of(supervised, consistency, weight, **pseudo.figures)
 
 
 def predict_mixture(

@@ -108,7 +108,7 @@ class OT(GraphLearner):
             _, likeliest = linear_sum_assignment(likelihoods, maximize=True)
             logs, offsets = plan.logs[:, likeliest], plan.offsets[likeliest]
             if self.shares == "unknown":
-                shares = (plan.unasked[likeliest] + 1 / len(shares)) / 2
+                shares = (plan.unbalanced[likeliest] + 1 / len(shares)) / 2
             belongs = np.exp(logs)
             belongs[labeled] = labels / labels.sum(axis=1, keepdims=True)
             centers = means(belongs * masses[:, None], points)
@@ -158,7 +158,7 @@ class Assignment(NamedTuple):
     """Logarithms of how far each node belongs to each class, shape (M, k)."""
     offsets: Floats
     """What classes are favored by so that each gets its share, shape (k,)."""
-    unasked: Floats
+    unbalanced: Floats
     """The share that each would get if none were asked for, shape (k,)."""
 
 

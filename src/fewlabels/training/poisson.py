@@ -44,17 +44,17 @@ class Poisson(GraphLearner):
         chosen = sources.sample(counts > 1)  # none that is alone in its part
         nodes, labels = sources.nodes[chosen], sources.classes[chosen]
         left_out, own = scores[nodes], (np.arange(len(chosen)), labels)
-        alone = np.array([graph.potential(int(node))[node] for node in nodes])
+        alone = np.array([graph.influence(int(node), None)[node] for node in nodes])
         several = counts[chosen]
         left_out[own] = (several * left_out[own] - alone) / (several - 1)
         spread = _spread(scores)
         power, _ = fit_sharpness(left_out / spread, labels, _USUAL_SHARPNESS)
         if self.shares != "unknown":
-            scores = self._flown(graph, sources, floored(power * scores / spread))
+            scores = self._flow(graph, sources, floored(power * scores / spread))
             spread = _spread(scores)
         return floored(power * scores / spread)
 
-    def _flown(self, graph: NeighborGraph, sources: Sources, logs: Floats) -> Floats:
+    def _flow(self, graph: NeighborGraph, sources: Sources, logs: Floats) -> Floats:
         """Return the flow at each node after all rounds, shape (M, C)."""
         degrees, one_hot = graph.degrees, np.eye(sources.num_classes)
         laplacian = sparse.csr_array(sparse.diags_array(degrees) - graph.weights)

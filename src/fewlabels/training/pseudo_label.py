@@ -50,7 +50,7 @@ class PseudoLabel(Learner):
         supervised = F.cross_entropy(labeled.logits, step.minibatch.labels)
         consistency = consistency_loss(weak.logits, pseudo.classes, pseudo.keeps)
         weight = self.consistency_weight * step.ramp_factor(self.ramp_up)
-        return Loss.of(supervised, consistency, weight, pseudo.rates)
+        return Loss.of(supervised, consistency, weight, **pseudo.rates)
 
     def pseudo_labels(self, step: Step, probabilities_UC: Tensor) -> PseudoLabels:
         """Return the most probable class of each item; it counts where it is sure."""

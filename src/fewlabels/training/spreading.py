@@ -63,8 +63,8 @@ class SpreadLabels:
         cls, graph: NeighborGraph, sources: Sources, damping: float
     ) -> "SpreadLabels":
         """Spread labels over a graph."""
-        felt_MC = influence(graph, sources, damping)
-        totals = felt_MC.sum(axis=0)
+        influence_MC = influence(graph, sources, damping)
+        totals = influence_MC.sum(axis=0)
         counts = np.bincount(sources.classes, minlength=sources.num_classes)
         chosen = sources.sample(counts[sources.classes] > 1)
         nodes, labels = sources.nodes[chosen], sources.classes[chosen]
@@ -73,14 +73,14 @@ class SpreadLabels:
             # Without a label, the influence at its node is less by that on itself.
             own = graph.influence(int(node), damping)
             others = (np.arange(sources.num_classes) == number).astype(np.float64)
-            felt = np.maximum(felt_MC[node] - own[node] * others, 0.0)
-            row[:] = _logits(felt, totals - own.sum() * others)
-        return cls(_logits(felt_MC, totals), chosen, left_out)
+            left = np.maximum(influence_MC[node] - own[node] * others, 0.0)
+            row[:] = _logits(left, totals - own.sum() * others)
+        return cls(_logits(influence_MC, totals), chosen, left_out)
 
 
-def _logits(felt: Floats, totals: Floats) -> Floats:
+def _logits(influences: Floats, totals: Floats) -> Floats:
     """Return logarithms of influences, each class's divided by its total."""
-    scores = felt / np.where(totals > 0, totals, 1.0)
+    scores = influences / np.where(totals > 0, totals, 1.0)
     return np.log(np.maximum(scores, _LEAST))
 
 

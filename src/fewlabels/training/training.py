@@ -25,14 +25,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Generator, Tensor
 
-from fewlabels import files, models, progress, rng
-from fewlabels.errors import (
-    DamagedWarning,
-    DataChangedWarning,
-    DataError,
-    RunInUseError,
-    UsageError,
-)
+from fewlabels import errors, files, models, progress, rng
 from fewlabels.models import Head, Network, checkpoint, moments
 from fewlabels.names import Identity, composite_identity, identity
 from fewlabels.pool import Pool
@@ -56,7 +49,7 @@ def hold_workspace(folder: Path | None) -> AbstractContextManager[None]:
     if folder is None or not devices.is_first():
         return nullcontext()
     files.make_folder(folder)
-    in_use = RunInUseError(
+    in_use = errors.RunInUseError(
         f"Another process trains in '{folder}'. Wait for it, or give this training a "
         "folder of its own."
     )
@@ -111,7 +104,7 @@ class SavedState:
                 "with other settings, items, labels or seed; it will be replaced. "
                 "Use another folder to keep both."
             )
-            warnings.warn(msg, DataChangedWarning, stacklevel=2)
+            warnings.warn(msg, errors.DataChangedWarning, stacklevel=2)
             return 0
         self._step = int(words.get("step", 0))
         return self._step
@@ -141,7 +134,9 @@ class Training:
         """Check that network and inputs fit together."""
         network = "" if self.schedule is None else self.schedule.network
         if self.inputs.has_features and network.startswith("wrn"):
-            raise UsageError(f"'{network}' takes images; choose 'linear' or 'mlp-256'.")
+            raise errors.UsageError(
+                f"'{network}' takes images; choose 'linear' or 'mlp-256'."
+            )
 
     @property
     def options(self) -> dict[str, Any]:
@@ -338,8 +333,8 @@ class TrainingTask:
             words = checkpoint.metadata(path)
             if words.get("fingerprint") == self.fingerprint:
                 checkpoint.read_into(tensors, path)
-        except DataError as error:
-            warnings.warn(f"{error} {otherwise}", DamagedWarning, stacklevel=3)
+        except errors.DataError as error:
+            warnings.warn(f"{error} {otherwise}", errors.DamagedWarning, stacklevel=3)
             return {}
         return words
 
