@@ -137,6 +137,8 @@ class ImageTable:
     def _joint(self, verdicts: Sequence[Verdict]) -> tuple[int, int]:
         """Return the class that answers agree on, and the number of their status."""
         labels = [verdict for verdict in verdicts if verdict.kind in LABELS]
+        if len(labels) == self.overlap == 1 and labels[0].class_number is not None:
+            return labels[0].class_number, 1  # as the consensus would be, but faster
         if labels:
             (agreed,) = consensus(labels, self.overlap)
             number = agreed.class_number

@@ -15,7 +15,7 @@ from fewlabels.experiments.evaluation import (
     learning_curve,
     stopping_advice,
 )
-from fewlabels.experiments.evaluation.measurement import GAINED
+from fewlabels.experiments.evaluation.measurement import GAINED, SPREAD, SPREAD_POWER
 
 
 def answers(accuracies, num_audited):
@@ -78,10 +78,11 @@ def test_a_rise_is_no_fall():
 def test_the_gain_follows_from_the_predictions_that_change():
     # As many for each doubling: a share of 0.1 from 50 to 100, and again to 200.
     gain = expected_gain([Change(25, 50, 0.1), Change(50, 100, 0.1)], 100)
-    low, middle, high = (share * 0.1 for share in GAINED)
+    middle = 0.1 * GAINED
+    low, high = (middle + share * 0.1**SPREAD_POWER for share in SPREAD)
     assert (gain.low, gain.gain, gain.high) == pytest.approx((low, middle, high))
     assert str(gain) == (
-        "100 more labels are expected to bring 1.2 points (-2.0 to 5.0 at the 90 % "
+        "100 more labels are expected to bring 1.2 points (-1.1 to 4.4 at the 90 % "
         "level)."
     )
 

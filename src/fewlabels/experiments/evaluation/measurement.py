@@ -44,9 +44,15 @@ MOST_LABELED = 0.1
 """Share of images with labels to train on above which confidences do not sharpen: what
 a strategy chose is hard, and the rest is easier than the whole."""
 
-GAINED = (-0.2, 0.12, 0.5)
-"""What the accuracy gains for each prediction that changes: the lower end for 90 % of
-rounds, the typical gain, and the upper end."""
+GAINED = 0.12
+"""What the accuracy typically gains for each prediction that changes."""
+
+SPREAD = (-0.13, 0.18)
+"""Where 90 % of the gains lie around that, as multiples of a power of the share of the
+predictions that change: with few of them chance counts for more."""
+
+SPREAD_POWER = 0.75
+"""The power: 1/2 if predictions changed independently of each other, 1 if together."""
 
 LATEST = 3
 """Rounds that say how many predictions change."""
@@ -416,14 +422,14 @@ def expected_gain(changes: Sequence[Change], num_more: int) -> Gain:
 
     A few dozen checks say little about the gain of a round, so it is estimated from the
     predictions that changed. They are taken to be as many for each doubling of the
-    labels as in the last rounds, and a fixed share of them to be gained; the shares
-    (:data:`GAINED`) were found in simulated projects, and ``benchmarks/stopping.py``
-    measures in others how often the interval holds. There is no forecast past twice
-    the labels there are.
+    labels as in the last rounds, and a fixed share of them to be gained; that
+    (:data:`GAINED`) and the interval (:data:`SPREAD`) were found in simulated projects,
+    and ``benchmarks/stopping.py`` measures in others how often the interval holds.
+    There is no forecast past twice the labels there are.
 
     Example:
         >>> print(expected_gain([Change(80, 100, 0.06), Change(100, 120, 0.05)], 20))
-        20 more labels are expected to bring 0.5 points (-0.8 to 2.1 at the 90 % level).
+        20 more labels are expected to bring 0.5 points (-0.7 to 2.2 at the 90 % level).
 
     Args:
         changes: How the predictions changed from round to round, in their order.
@@ -449,7 +455,8 @@ def expected_gain(changes: Sequence[Change], num_more: int) -> Gain:
         return Gain(num_more=more, gain=None, reason=reason)
     rate = fmean(each.share / log(each.num_labeled / each.num_before) for each in used)
     expected = min(1.0, rate * log1p(more / now))
-    low, gain, high = (share * expected for share in GAINED)
+    gain, spread = GAINED * expected, expected**SPREAD_POWER
+    low, high = (gain + share * spread for share in SPREAD)
     return Gain(num_more=more, gain=gain, low=low, high=high)
 
 

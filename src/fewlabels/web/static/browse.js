@@ -64,7 +64,7 @@ export class BrowseView {
     const share = { type: "number", min: 0, max: 100, step: 1, inputmode: "numeric" };
     const later = () => {
       clearTimeout(this.typing);
-      this.typing = setTimeout(changed, 250);
+      this.typing = setTimeout(changed, 120);
     };
     const slider = h("input", { type: "range", min: 64, max: 320, step: 8, value: this.size, oninput: (event) => this.resize(Number(event.target.value)) });
     return h(

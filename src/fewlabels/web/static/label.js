@@ -461,7 +461,7 @@ export class LabelView {
     const box = byId("thought");
     box.hidden = true;
     const item = this.current;
-    if (!this.suggests || !item) return;
+    if (!this.suggests || !item || item.is_repeat) return;
     if (!this.suggestions.has(item.id)) {
       const items = [item, ...this.queue].slice(0, 20).map((next) => next.id);
       const answer = await post("/api/browse", { ...this.page.signature, items }).catch(() => null);
