@@ -168,9 +168,9 @@ def test_grids_by_pointer_and_keys(tmp_path, chromium):
         page.click("[aria-label='Find more of four']")
         person.sees_a_grid(before)
         assert page.text_content(".review-head h2").startswith("More of four")
-        assert page.url.endswith("/#review/four")
+        assert page.url.endswith("/#review/four?order=likely")
         page.reload()
-        person.waits_for(".review-head >> text=Probably four")
+        person.waits_for(".review-head >> text=More of four")
         page.go_back()
         person.waits_for("#view-results:not([hidden])")
         assert person.errors == []

@@ -399,10 +399,18 @@ def test_the_page_confirms_and_takes_back(project):
     assert browser.session.state()["confirmed"] == 0
     like = browser.post("/api/review", {"like": ids[0], "without": ids[1:2]}).json()
     assert ids[1] not in {one["id"] for one in like["tiles"]}
+    assert [(one["id"], "class" in one) for one in like["like"]] == [(ids[0], False)]
+    half = {"region": [0, 0, 0.5, 0, 0.5, 1, 0, 1], "count": 100}
+    listed = browser.post("/api/browse", half).json()["tiles"]
+    near = browser.post("/api/review", {**half, "order": "surest"}).json()
+    assert {one["id"] for one in near["tiles"]} < {one["id"] for one in listed}
+    assert near["num_all"] == sum(near["counts"].values()) == len(near["tiles"]) > 4
+    line = {"region": [0, 0, 1, 1]}
+    assert browser.post("/api/review", line).status_code == 422
     told = browser.get("/api/second-looks").json()
     assert told["slips"] == []
     assert {"id", "file", "class", "sure"} <= told["doubts"][0].keys()
-    assert asked == ["review", "review", "second_looks"]
+    assert asked == ["review", "review", "layout", "review", "second_looks"]
     wrong = {"uuid": uuid(), "items": ids, "verb": "correct"}
     assert browser.post("/api/change", wrong).status_code == 422
 

@@ -223,15 +223,15 @@ def test_people_see_how_far_they_agree_and_where_they_do_not(tmp_path):
     with begin(tmp_path, overlap=2) as project:
         items = [one.item for one in project.ask().items]
         for item, one, other in zip(items[:4], "0011", "0111", strict=True):
-            project.label(item, CLASSES[int(one)], annotator="ann")
+            project.label(item, CLASSES[int(one)], annotator="ann", lead_time=int(one))
             project.label(item, CLASSES[int(other)], annotator="bob")
         project.label(items[4], "odd", annotator="ann")  # bob is still to be asked
         project.skip(items[5], annotator="bob")
         browser = Browser(project)
         told = browser.get("/api/people").json()
         assert told["people"] == [
-            {"name": "ann", "labels": 5, "skipped": 0, "unsure": 0},
-            {"name": "bob", "labels": 4, "skipped": 1, "unsure": 0},
+            {"name": "ann", "labels": 5, "skipped": 0, "unsure": 0, "seconds": 0.5},
+            {"name": "bob", "labels": 4, "skipped": 1, "unsure": 0, "seconds": None},
         ]
         (pair,) = told["pairs"]
         assert (pair["first"], pair["other"]) == ("ann", "bob")
@@ -246,3 +246,12 @@ def test_people_see_how_far_they_agree_and_where_they_do_not(tmp_path):
         change = {"item": apart["id"], "name": "odd", "annotator": "ann"}
         assert browser.act("change", **change).status_code == 200
         assert browser.get("/api/people").json()["apart"] == []
+        assert browser.act("undo", annotator="ann").status_code == 200
+        assert browser.get("/api/people").json()["num_apart"] == 1  # as before
+        settled = {**change, "name": "even", "annotator": "eve"}
+        assert browser.act("label", **settled).status_code == 409  # nobody asks eve
+        assert browser.act("settle", **settled).status_code == 200
+        assert browser.get("/api/people").json()["apart"] == []  # two of three
+        assert project.snapshot().consensus[items[1]].class_number == 0
+        for wrong in ({"item": "0" * 24}, {"name": "neither"}, {"name": None}):
+            assert browser.act("settle", **{**settled, **wrong}).status_code == 422

@@ -91,7 +91,7 @@ def make_app(
     app.add_exception_handler(FewlabelsError, _error)
     browse = app.state.browse = Browse(session, background)
     _add_reading(app, session, browse, broadcaster)
-    _add_model(app, session, background)
+    _add_model(app, session, background, browse)
 
     async def notify() -> AsyncIterator[None]:
         """Send the new state to all tabs, after a request that wrote something."""
@@ -157,7 +157,9 @@ def _add_writing(app: APIRouter, session: Session, browse: Browse) -> None:
     app.post("/api/import/undo")(session.undo_import)
 
 
-def _add_model(app: FastAPI, session: Session, background: Background) -> None:
+def _add_model(
+    app: FastAPI, session: Session, background: Background, browse: Browse
+) -> None:
     def starting(work: Callable[[], object]) -> Callable[[], Facts]:
         def start() -> Facts:
             work()
@@ -194,10 +196,13 @@ def _add_model(app: FastAPI, session: Session, background: Background) -> None:
     @app.post("/api/review")
     def review(wish: Review) -> Facts:
         like = None if wish.like is None else session.images.item(wish.like)
-        conditions = wish.model_dump(exclude={"tab", "annotator", "like", "without"})
-        without = session.images.items(wish.without)
-        answer = background.ask("review", like=like, without=without, **conditions)
-        return {**answer, "tiles": session.tiles(answer["tiles"])}
+        given = {"tab", "annotator", "like", "without", "region"}
+        conditions = wish.model_dump(exclude=given)
+        conditions["without"] = session.images.items(wish.without)
+        conditions["among"] = browse.inside(wish.region) if wish.region else None
+        answer = background.ask("review", like=like, **conditions)
+        alike = [] if like is None else session.tiles([{"item": like}])
+        return {**answer, "tiles": session.tiles(answer["tiles"]), "like": alike}
 
     @app.get("/api/second-looks")
     def second_looks() -> Facts:

@@ -204,7 +204,7 @@ class ImageTable:
             ]
             kept[others] = False
         if wish.region:
-            kept &= self._inside(wish.region)
+            kept &= self.inside(wish.region)
         rows = np.flatnonzero(kept)
         if wish.order == "newest":
             newest = self.answers["time"][:, rows].max(axis=0)
@@ -234,7 +234,7 @@ class ImageTable:
             meets &= (time < wish.until) & (person >= 0)
         return np.asarray(meets.any(axis=0))
 
-    def _inside(self, region: Sequence[float]) -> Mask:
+    def inside(self, region: Sequence[float]) -> Mask:
         """Return which images lie in a part of the map, by the even-odd rule."""
         if self.places is None or len(region) < 6 or len(region) % 2:
             raise UsageError("A part of the map needs a map, and three corners.")
@@ -319,6 +319,13 @@ class Browse:
             facts = {"total": len(rows), "num_images": len(table.ids), "by": table.by}
             people = sorted(table.people)
         return {**facts, "people": people, "tiles": self._session.tiles(entries)}
+
+    def inside(self, region: Sequence[float]) -> list[str]:
+        """Return the images in a part of the map."""
+        self._lay_out()
+        with self._lock:
+            table = self._updated()
+            return [table.ids[row] for row in np.flatnonzero(table.inside(region))]
 
     def predictions(self, items: Collection[str]) -> dict[str, Facts]:
         """Return entries of images whose prediction anybody may see, by item."""

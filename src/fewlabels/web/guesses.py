@@ -132,9 +132,9 @@ class Guess:
             for place in likely_errors(shares, labels)[:MOST_SLIPS].tolist()
         ]
 
-    def counts(self) -> dict[str, int]:
-        """Return how many images without an answer each class gets."""
-        predicted, size = self.classes[self.order], self.pool.num_classes
+    def counts(self, places: Places) -> dict[str, int]:
+        """Return how many of some images each class gets."""
+        predicted, size = self.classes[places], self.pool.num_classes
         counts = map(int, np.bincount(predicted, minlength=size))
         return dict(zip(self.pool.classes, counts, strict=True))
 
@@ -187,7 +187,7 @@ def guess(project: Project, *, learns: bool = False) -> Facts:
         "classes": _encoded(current.classes),
         "sure": _encoded(np.rint(current.shares.max(axis=1) * 65_535)),
     }
-    counts = current.counts()
+    counts = current.counts(current.order)
     return {"by": current.by, "counts": counts, "predictions": predictions}
 
 
@@ -201,6 +201,7 @@ def review(
     like: str | None,
     count: int,
     without: list[str],
+    among: list[str] | None = None,
 ) -> Facts:
     """Return images that a model predicts as one class, or that may be of it.
 
@@ -216,15 +217,22 @@ def review(
         like: Instead, those that are most like this image.
         count: How many.
         without: Images that were looked at and left out.
+        among: Only these images; None: all.
 
     Returns:
         The images, and how many there are. Of near copies the first is among them, and
-        none if one of them was looked at before.
+        none if one of them was looked at before. ``counts``: how many of ``among``
+        each class gets.
     """
     guess = _guess(project)
     if guess.by is None:
-        return {"by": None, "tiles": [], "num_all": 0}
-    places = guess.order[::-1] if order == "doubt" else guess.order
+        return {"by": None, "tiles": [], "num_all": 0, "counts": None}
+    positions = guess.snapshot.positions
+    free = guess.order
+    if among is not None:
+        wanted = [positions[item] for item in among if item in positions]
+        free = free[np.isin(free, np.array(wanted, int))]
+    places = free[::-1] if order == "doubt" else free
     classes = guess.pool.classes
     number = classes.index(name) if name in classes and like is None else None
     if like is not None:
@@ -237,7 +245,6 @@ def review(
             rivals = guess.rivals(places, number, other)
             odds = guess.shares[places, rivals] / guess.shares[places, number]
             places = places[np.argsort(-odds, kind="stable")]
-    positions = guess.snapshot.positions
     passed = np.array([positions[item] for item in without if item in positions], int)
     kept = places[~np.isin(places, passed)]
     if order == "typical" and like is None:
@@ -248,7 +255,12 @@ def review(
         rivals = guess.rivals(shown, number, other)
         for tile, rival in zip(tiles, rivals.tolist(), strict=True):
             tile["other"] = classes[rival]
-    return {"by": guess.by, "tiles": tiles, "num_all": len(kept)}
+    return {
+        "by": guess.by,
+        "tiles": tiles,
+        "num_all": len(kept),
+        "counts": None if among is None else guess.counts(free),
+    }
 
 
 @project_job

@@ -18,7 +18,9 @@ Letter = Annotated[str, Field(pattern=r"^[a-z]$")]
 """A key that labels, typed without Shift."""
 Order = Literal["typical", "doubt", "mistakes", "likely", "surest"]
 """Which images of a class come first."""
-Verb = Literal["label", "skip", "unsure", "repeat", "change", "undo", "add_class"]
+Verb = Literal[
+    "label", "skip", "unsure", "repeat", "change", "settle", "undo", "add_class"
+]
 
 
 MOST_TILES = 500
@@ -33,6 +35,12 @@ MOST_CORNERS = 100
 """Corners of a part of the map."""
 MOST_REVISED = 2_000
 """Images whose answers change at once."""
+
+Region = Annotated[
+    list[Annotated[float, Field(ge=0, le=1)]], Field(max_length=MOST_CORNERS * 2)
+]
+"""Corners of a part of the map: x and y of the first, x and y of the next; empty: all
+of it."""
 
 
 class _Message(BaseModel):
@@ -58,6 +66,7 @@ class Review(_Message):
     other: ClassName | None = None
     """With the order "mistakes": the class that it may be instead."""
     like: Name | None = None
+    region: Region = []
     count: int = Field(default=60, ge=1, le=MOST_TILES)
     without: list[Name] = Field(default=[], max_length=MOST_PASSED)
 
@@ -161,10 +170,7 @@ class Filter(_Message):
     person and times."""
     text: str = Field(default="", max_length=200)
     """Part of the name of the file."""
-    region: list[Annotated[float, Field(ge=0, le=1)]] = Field(
-        default=[], max_length=MOST_CORNERS * 2
-    )
-    """Corners of a part of the map: x and y of the first, x and y of the next."""
+    region: Region = []
     order: Literal["name", "newest", "doubt"] = "name"
     offset: int = Field(default=0, ge=0, le=100_000_000)
     count: int = Field(default=100, ge=0, le=MOST_REVISED)

@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from threading import Lock
 
 from pydantic import TypeAdapter
@@ -216,7 +217,7 @@ class Session:
             return project.change(item, action.name, **who)
         if action.verb == "repeat":
             return project.change(item, action.name or "", is_repeat=True, **who)
-        who["in_turn"] = True  # a tab that was asleep may have lost it
+        who["in_turn"] = action.verb != "settle"  # a tab may have lost it asleep
         if action.verb == "skip":
             return project.skip(item, **who)
         if action.verb == "unsure":
@@ -328,9 +329,10 @@ class Session:
         }
 
     def people_status(self) -> Facts:
-        """Return who labeled, how far each two agree, and what they see differently.
+        """Return who labeled, how far each two agree, and what is to be settled.
 
-        That is images with as many labels as were wanted: nobody is asked about them.
+        That is images with as many labels as were wanted and no majority: nobody is
+        asked about them any more.
         """
         with self.project.store.reading() as moment:
             verdicts = moment.verdicts()
@@ -345,7 +347,11 @@ class Session:
         kinds = Counter((verdict.annotator, verdict.kind) for verdict in given)
         kappas = agreement(labels)
         votes = consensus(labels, self.project.settings.overlap)
-        apart = sorted(v.item for v in votes if v.is_complete and len(v.votes) > 1)
+        apart = sorted(vote.item for vote in votes if vote.is_disputed)
+        times: dict[str, list[float]] = {name: [] for name in people}
+        for stored in self.project.store.events(kinds={Kind.LABEL}):
+            if stored.annotator in times and "lead_time" in stored.payload:
+                times[stored.annotator].append(stored.payload["lead_time"])
         return {
             "people": [
                 {
@@ -353,6 +359,7 @@ class Session:
                     "labels": len(classes[name]),
                     "skipped": kinds[name, Kind.SKIP],
                     "unsure": kinds[name, Kind.UNSURE],
+                    "seconds": median(times[name]) if times[name] else None,
                 }
                 for name in people
             ],

@@ -23,7 +23,7 @@ async function request(path, { seconds = TIMEOUT, ...options } = {}) {
 
 const headers = (type) => ({ "content-type": type, "x-fewlabels": "1" });
 
-export const get = (path) => request(path);
+export const get = (path, seconds) => request(path, { seconds });
 
 export const post = (path, body = {}, options = {}) => request(path, { method: "POST", headers: headers("application/json"), body: JSON.stringify(body), ...options });
 

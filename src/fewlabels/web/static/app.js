@@ -33,9 +33,6 @@ const JOBS = {
 };
 const CAN_STOP = ["features", "training", "final"];
 
-/** `#review/cat`, or `#browse?label=cat` for a part that is a query. */
-const addressOf = (view, part = "") => `#${view}${part.startsWith("?") ? part : part && `/${encodeURIComponent(part)}`}`;
-
 class Page {
   constructor(project) {
     this.project = project;
@@ -128,31 +125,26 @@ class Page {
     addEventListener("popstate", () => this.open(location.hash));
   }
 
-  /** Show a view, and a part of it such as a class; its address can be shared. */
+  /** Show a view, and a part of it such as `/cat` or `?label=cat`; its address can be shared. */
   go(name, part = "") {
-    const hash = addressOf(name, part);
+    const hash = `#${name}${part}`;
     if (location.hash !== hash) history.pushState(null, "", hash);
     this.#show(name, part);
   }
 
   /** Show the view of an address. */
   open(hash) {
-    const [, name, rest] = /^#?([^/?]*)(.*)$/s.exec(hash);
-    let part = "";
-    try {
-      part = rest.startsWith("?") ? rest : decodeURIComponent(rest.slice(1));
-    } catch {
-      // not an address of this page
-    }
+    const [, name, part] = /^#?([^/?]*)(.*)$/s.exec(hash);
     this.#show(this.views[name] ? name : "label", part);
   }
 
   /** Let a view say which part of it is shown. */
   setAddress(part) {
-    history.replaceState(null, "", addressOf(this.view, part));
+    history.replaceState(null, "", `#${this.view}${part}`);
   }
 
   #show(name, part) {
+    if (name !== this.view) this.views[this.view].leave?.();
     this.view = name;
     for (const [other] of VIEWS) byId(`view-${other}`).hidden = other !== name;
     for (const button of document.querySelectorAll("[data-view]")) {
@@ -217,7 +209,7 @@ class Page {
       if (isOver && this.started.delete(name)) this.#report(name, job);
       this.statusBefore[name] = job.status;
     }
-    fill(byId("jobs"), rows);
+    fill(byId("jobs"), rows.length ? rows : h("span", { class: "quiet" }, "Nothing runs in the background."));
   }
 
   /** Say what came of a job that this tab started, and ask what follows. */
@@ -268,6 +260,7 @@ function press(page, event) {
     T: () => page.start("train"),
     E: () => page.start("export"),
     N: () => page.views.label.addClass(),
+    ...(page.view === "label" ? { X: () => page.views.label.examples() } : {}), // else it excludes
     U: () => page.view === "label" && page.views.label.answer("unsure"),
   };
   const isEverywhere = event.key in everywhere && (event.shiftKey || event.key === "?");

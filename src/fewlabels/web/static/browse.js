@@ -2,7 +2,7 @@
 
 import { post } from "./api.js";
 import { colorOf } from "./colors.js";
-import { button, byId, fill, h, hints, kbd, note, option, speak, toast } from "./dom.js";
+import { button, byId, fill, h, hints, kbd, note, option, speak, toast, wait } from "./dom.js";
 import { classOfKey } from "./keys.js";
 import { PointMap } from "./map.js";
 import { picture, thumbnail } from "./pictures.js";
@@ -136,10 +136,15 @@ export class BrowseView {
     const given = Object.fromEntries(Object.entries(filter).filter(([, value]) => value));
     if (JSON.stringify(given) === JSON.stringify(this.filter) && this.isShown) return;
     this.filter = given;
-    const words = new URLSearchParams(given).toString();
-    this.page.setAddress(words && `?${words}`);
+    this.#setAddress();
     this.#drawForm();
     this.load();
+  }
+
+  #setAddress() {
+    const image = this.dialog.open ? { image: this.shown.id } : {};
+    const words = new URLSearchParams({ ...this.filter, ...image }).toString();
+    if (this.page.view === "browse") this.page.setAddress(words && `?${words}`);
   }
 
   /** The filter, as the server takes it. */
@@ -161,14 +166,20 @@ export class BrowseView {
     if (!this.page.state) return (this.wanted = part);
     this.wanted = null;
     const known = new Set(["answer", "region", "view", ...Object.keys(this.fields)]);
-    const filter = Object.fromEntries([...new URLSearchParams(part)].filter(([name]) => known.has(name)));
+    const words = new URLSearchParams(part);
+    const filter = Object.fromEntries([...words].filter(([name]) => known.has(name)));
+    this.leave();
     if (part.startsWith("?") || !this.isShown) this.show(filter);
     else {
-      const words = new URLSearchParams(this.filter).toString();
-      this.page.setAddress(words && `?${words}`);
+      this.#setAddress();
       this.refresh();
     }
     this.grid.focus();
+    if (words.get("image")) this.#openImage(words.get("image"));
+  }
+
+  leave() {
+    if (this.dialog.open) this.dialog.close();
   }
 
   update(state) {
@@ -195,8 +206,7 @@ export class BrowseView {
     this.selected.clear();
     this.at = this.anchor = 0;
     this.grid.scrollTop = 0;
-    this.count.textContent = "Looking for images …";
-    this.refresh();
+    this.refresh("Looking for images …");
   }
 
   // -------------------------------------------------------------------------------- map
@@ -217,7 +227,7 @@ export class BrowseView {
     const whole = () => this.show({ ...this.filter, region: "" });
     fill(
       this.tools,
-      this.filter.region ? button("Leave this part of the map", whole, { title: "Show images of the whole map again" }) : null,
+      this.filter.region ? [button("Review these", () => this.page.views.review.show({ order: "typical", region: this.filter.region }), { class: "button main", title: "Confirm what the model predicts for the images of this part of the map" }), button("Leave this part of the map", whole, { title: "Show images of the whole map again" })] : null,
       this.isMap ? [choose, pressed("Draw around images", !!this.map.isLasso, lasso, "Draw around images to see them in the grid; Shift and the pointer do the same"), button("Whole map", () => this.map.reset())] : null,
       h("div", { class: "orders" }, pressed("Grid", !this.isMap, turn("")), pressed("Map", this.isMap, turn("map"), "Images as points, like ones near each other")),
     );
@@ -231,10 +241,9 @@ export class BrowseView {
       this.count.textContent = `The map can be drawn when the program has looked at all images. ${featuresStatus(features)}`;
       return;
     }
-    this.count.textContent = "Working out the map …";
     let answer;
     try {
-      answer = await post("/api/map", this.wish, { seconds: 65 });
+      answer = await wait(this.count, "Working out the map …", post("/api/map", this.wish, { seconds: 65 }));
     } catch (error) {
       answer = { reason: error.message };
     }
@@ -265,7 +274,7 @@ export class BrowseView {
   }
 
   /** Read anew what is shown. */
-  async refresh() {
+  async refresh(words = "Reading the images anew …") {
     this.turn += 1;
     this.isShown = true;
     this.isStale = false;
@@ -277,7 +286,7 @@ export class BrowseView {
     this.#drawTools();
     if (this.isMap) return this.#loadMap();
     const wanted = this.#visibleBlocks();
-    await this.#fetch(wanted[0] ?? 0, before);
+    await wait(this.count, words, this.#fetch(wanted[0] ?? 0, before));
     this.#ask();
   }
 
@@ -544,8 +553,20 @@ export class BrowseView {
     const tile = this.tileAt(place);
     if (!tile) return;
     this.at = place;
+    this.#openTile(tile);
+  }
+
+  /** Show the image of an address, whatever the filter. */
+  async #openImage(id) {
+    const answer = await post("/api/browse", { ...this.page.signature, items: [id] }).catch(() => null);
+    if (answer?.tiles.length) this.#openTile(answer.tiles[0]);
+    else toast("The image of this address is not in the project.");
+  }
+
+  #openTile(tile) {
     this.shown = tile;
     if (!this.dialog.open) this.dialog.showModal();
+    this.#setAddress();
     this.dialog.append(byId("toasts")); // nothing else is seen above it
     this.#drawImage();
     this.#draw();
@@ -553,6 +574,7 @@ export class BrowseView {
 
   #close() {
     document.body.append(byId("toasts"));
+    this.#setAddress();
     (this.isMap ? this.map.canvas : this.grid).focus();
   }
 
@@ -565,8 +587,8 @@ export class BrowseView {
 
   async #drawImage() {
     const { id } = this.shown;
-    if (this.dialog.dataset.id !== id) fill(this.facts, h("p", { class: "quiet" }, "Reading what is known of this image …"));
-    const known = await post("/api/history", { ...this.page.signature, item: id }).catch((error) => toast(error.message));
+    if (this.dialog.dataset.id !== id) fill(this.facts);
+    const known = await wait(this.facts, "Reading what is known of this image …", post("/api/history", { ...this.page.signature, item: id })).catch((error) => toast(error.message));
     if (!known?.tile || this.shown.id !== id) return;
     const { tile, events } = known;
     Object.assign(this.shown, tile);

@@ -54,6 +54,28 @@ export function toast(text, seconds = 6, action = null) {
   setTimeout(() => shown.remove(), seconds * 1000);
 }
 
+const usual = new Map(); // seconds that each wait took the last time, by its words
+
+/** Say what is waited for and, after a second, for how long already; a promise of what comes. */
+export async function wait(box, words, promise) {
+  const shown = h("span", { class: "wait" }, words);
+  const begun = performance.now();
+  const passed = () => Math.round((performance.now() - begun) / 1000);
+  const show = () => fill(box, shown);
+  const soon = setTimeout(show, box.textContent ? 300 : 0); // else it would flicker
+  const timer = setInterval(() => {
+    shown.textContent = `${words} ${passed()} s${usual.has(words) ? `; it took ${usual.get(words)} s the last time` : ""}`;
+  }, 1000);
+  try {
+    return await promise;
+  } finally {
+    clearTimeout(soon);
+    clearInterval(timer);
+    shown.classList.remove("wait");
+    if (passed()) usual.set(words, passed());
+  }
+}
+
 /** Announce something to screen readers. */
 export function speak(text) {
   byId("spoken").textContent = text;
@@ -76,7 +98,7 @@ export function ask(title, content, choices = null, input = null) {
       event.preventDefault();
       close(names[0]);
     };
-    const buttons = names.map((name) => button(offered[name], () => close(name), { class: kind }));
+    const buttons = names.map((name) => button(offered[name], () => close(name), { class: kind, autofocus: !choices }));
     const cancel = choices ? button("Cancel", () => dialog.close()) : null;
     fill(dialog, h("form", { onsubmit }, h("h2", { id: "dialog-title" }, title), content, field, h("div", { class: "row" }, cancel, buttons)));
     dialog.onclose = () => resolve(answer);

@@ -36,6 +36,7 @@ export const HELP = [
   ["⇧U", "unsure: somebody else may know"],
   ["⌫ or Ctrl Z", "undo, as far back as you like"],
   ["⇧N", "a class that was forgotten"],
+  ["⇧X", "what belongs to each class: descriptions and labeled images"],
   ["+  −  Esc", "zoom in, out, and back; a click shows the original pixels, drag or arrows move the image"],
   ["in Review", "point at an image, by pointer or arrows, and press the key of its class; Space leaves it out, Shift and arrows a range, Enter confirms the rest, M shows more like it, PageUp and PageDown change the class"],
   ["in Browse", "arrows, Home, End, PageUp and PageDown move, with Shift they select a range; Space selects, Ctrl A selects all, Enter opens, the key of a class labels, Delete removes the label, X excludes, / finds a file, ⌫ undoes"],

@@ -2,9 +2,9 @@
 
 import { post } from "./api.js";
 import { dot } from "./colors.js";
-import { ask, button, byId, fill, h, kbd, speak, toast } from "./dom.js";
+import { ask, button, byId, fill, h, kbd, note, speak, toast, wait } from "./dom.js";
 import { assignKeys, classOfKey, HELP } from "./keys.js";
-import { Ahead, address } from "./pictures.js";
+import { Ahead, address, thumbnail } from "./pictures.js";
 import { featuresStatus, percent, progressOf, timeLeft } from "./words.js";
 
 const HELD = [10, 40]; // images that a tab holds: two rounds, but at least and at most so many
@@ -13,6 +13,7 @@ const PAUSE = 1500; // milliseconds until a tab without images asks again
 const MOST_ZOOM = 40;
 const FULL = 2560;
 const MORE = 40; // labels to plan at once
+const [NUM_EXAMPLES, MOST_SHOWN] = [6, 30]; // images of a class, classes
 
 export class LabelView {
   constructor(page) {
@@ -249,8 +250,22 @@ export class LabelView {
     return ask("Keys", h("table", {}, h("tbody", {}, rows)));
   }
 
+  /** Show what belongs to each class: its description, and images that were labeled. */
+  async examples() {
+    const classes = this.#matches().slice(0, MOST_SHOWN).map((place) => this.page.state.classes[place]);
+    const boxes = classes.map((entry) => h("div", { class: "examples" }));
+    const parts = classes.map((entry, place) => h("section", {}, h("h3", {}, dot(entry), " ", entry.name), entry.description ? note(entry.description) : null, boxes[place]));
+    const asked = ask("What belongs to each class", h("div", { class: "classes-shown", tabindex: "0" }, parts));
+    for (const [place, { name, count }] of classes.entries()) {
+      const wish = { ...this.page.signature, label: name, order: "newest", count: NUM_EXAMPLES };
+      const seen = count ? await wait(boxes[place], "Reading labeled images …", post("/api/browse", wish)).catch(() => null) : null;
+      fill(boxes[place], seen?.tiles.length ? seen.tiles.map((tile) => thumbnail(tile)) : note("No image has this label yet."));
+    }
+    return asked;
+  }
+
   do(what) {
-    const actions = { undo: () => this.undo(), add: () => this.addClass(), help: () => this.help(), zoom: () => this.#toggleZoom() };
+    const actions = { undo: () => this.undo(), add: () => this.addClass(), help: () => this.help(), zoom: () => this.#toggleZoom(), examples: () => this.examples() };
     (actions[what] ?? (() => this.answer(what)))(); // skip or unsure
   }
 
@@ -427,18 +442,24 @@ export class LabelView {
 
   /** Let people choose how images look; this browser remembers it. */
   #rememberDisplay() {
-    const size = byId("image-size");
-    const resize = (value) => {
-      this.frame.classList.toggle("sized", !!value);
-      if (value) this.frame.style.setProperty("--size", `${value}%`);
-      size.value = value || 100;
+    const slide = (id, act) => {
+      const slider = byId(id);
+      const set = (value) => {
+        if (value) localStorage.setItem(id, value);
+        else localStorage.removeItem(id);
+        slider.value = value || 100;
+        this.frame.style.setProperty(`--${id}`, `${slider.value}%`);
+        act(!!value);
+      };
+      set(localStorage.getItem(id));
+      slider.addEventListener("input", () => set(slider.value));
+      byId("usual-display").addEventListener("click", () => set(null));
     };
-    resize(localStorage.getItem("size"));
-    size.addEventListener("input", () => {
-      localStorage.setItem("size", size.value);
+    slide("image-size", (isOn) => {
       this.#setZoom();
-      resize(size.value);
+      this.frame.classList.toggle("sized", isOn);
     });
+    for (const id of ["brightness", "contrast"]) slide(id, () => this.frame.classList.toggle("toned", ["brightness", "contrast"].some((name) => localStorage.getItem(name))));
     const check = (id, act) => {
       const box = byId(id);
       box.checked = localStorage.getItem(id) === "yes";

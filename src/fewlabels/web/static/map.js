@@ -45,7 +45,7 @@ export class PointMap {
     this.color = color;
     if (!this.points) return;
     const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
-    const quiet = packed(isDark ? [82, 90, 104] : [196, 201, 210]);
+    const quiet = packed(isDark ? [82, 90, 104] : [178, 184, 196]);
     const values = this.points[color];
     const palette = this.classes.map(([, color]) => packed(rgb(color)));
     const ofDoubt = (share) => packed([Math.round(40 + 200 * (1 - share)), Math.round(110 + 20 * share), Math.round(60 + 150 * share)]);
@@ -90,7 +90,7 @@ export class PointMap {
     const { x, y } = this.points;
     const size = (Math.min(width, height) * this.scale) / 65535;
     const [left, top] = this.#origin();
-    const dot = this.total > 20000 ? 2 : this.total > 2000 ? 3 : 4;
+    const dot = this.total > 20000 ? 2 : this.total > 2000 ? 3 : 6;
     this.pixels.fill(0);
     for (const place of this.order) {
       const column = (left + x[place] * size) | 0;

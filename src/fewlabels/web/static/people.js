@@ -2,17 +2,19 @@
 
 import { button, fill, h, note, table, toast } from "./dom.js";
 import { thumbnail } from "./pictures.js";
-import { percent } from "./words.js";
+import { percent, plural } from "./words.js";
+
+/** How far agreement goes beyond chance, in words. */
+const beyond = (kappa) => (kappa === null ? "" : `${percent(Math.max(0, kappa))} of the way from chance to always`);
 
 function pair({ first, other, shared, same, kappa }) {
-  const beyond = kappa === null ? "" : `, Cohen's kappa ${kappa.toFixed(2)}`;
-  return h("li", {}, `${first} and ${other}: the same label on ${same} of ${shared} images (${percent(same / shared)}${beyond})`);
+  return h("li", {}, `${first} and ${other} gave the same label to ${same} of ${plural(shared, "image")}: ${[percent(same / shared), beyond(kappa)].filter((part) => part).join(", ")}.`);
 }
 
 /** An image with a doubtful label; `others` are classes that it may get instead. */
-export function doubtful(page, tile, text, others, onChange, more = []) {
+export function doubtful(page, tile, text, others, onChange, more = [], verb = "change") {
   const change = (name) => {
-    page.outbox.add(page.action("change", { item: tile.id, name }), (answer) => answer && toast(`Changed to ${name}.`, 3));
+    page.outbox.add(page.action(verb, { item: tile.id, name }), (answer) => answer && toast(`Labeled ${name}.`, 3));
     onChange();
   };
   const buttons = others.map(([name, words]) => button(words, () => change(name)));
@@ -22,23 +24,26 @@ export function doubtful(page, tile, text, others, onChange, more = []) {
 function disputed(page, tile) {
   const me = page.annotator || page.project.user;
   const mine = tile.answers.find((answer) => answer.annotator === me);
-  const labels = mine ? [...new Set(tile.answers.map((answer) => answer.label))] : [];
-  const others = labels.filter((label) => label !== mine.label).map((label) => [label, `Change mine to ${label}`]);
+  const labels = [...new Set(tile.answers.map((answer) => answer.label))];
+  const others = labels.filter((label) => label !== mine?.label).map((label) => [label, mine ? `Change mine to ${label}` : `It is ${label}`]);
   const text = h("ul", { class: "answers" }, tile.answers.map((answer) => h("li", {}, `${answer.annotator}: `, h("b", {}, answer.label))));
-  const row = doubtful(page, tile, text, others, () => row.remove());
+  const row = doubtful(page, tile, text, others, () => row.remove(), [], mine ? "change" : "settle");
   return row;
 }
 
 /** Fill a card with what is known of several people; one alone needs none. */
 export function drawPeople(card, status, page) {
   card.hidden = status.people.length < 2;
-  const all = status.kappa === null ? "" : ` Fleiss' kappa over all: ${status.kappa.toFixed(2)}; 1 is always, 0 as by chance.`;
+  const all = status.kappa === null ? "" : ` Over all people the agreement is ${beyond(status.kappa)}.`;
+  const pace = (seconds) => (seconds === null ? "" : `${seconds.toFixed(1)} s`);
   fill(
     card,
     h("h2", {}, "People"),
-    table(["Name", "Labels", "Skipped", "Unsure"], status.people.map(({ name, labels, skipped, unsure }) => [name, labels, skipped, unsure])),
+    note("Answers to questions, one by one. Half of a person's labels took at most the time of a label."),
+    h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "People" }, table(["Name", "Labels", "Skipped", "Unsure", "Time of a label"], status.people.map(({ name, labels, skipped, unsure, seconds }) => [name, labels, skipped, unsure, pace(seconds)]))),
     status.pairs.length ? h("ul", { class: "pairs" }, status.pairs.map(pair)) : note("No image has labels of two people yet."),
-    note(`${status.num_apart} images have different labels and all that were wanted.${all}`),
+    h("h3", {}, "Disagreements to settle"),
+    note(`${plural(status.num_apart, "image")} ${status.num_apart === 1 ? "has" : "have"} all labels that were wanted, and no class has more than half of them. Such an image trains and checks nothing until somebody settles it.${all}`),
     h("div", { class: "slips" }, status.apart.map((tile) => disputed(page, tile))),
   );
 }

@@ -1,7 +1,7 @@
 // Images, decoded before they are needed.
 
 const LONGEST_SMALL = 64;
-const MOST_ENLARGED = 14;
+const MOST_ENLARGED = 10;
 const AHEAD = 10;
 
 export const address = (id, side) => `/api/images/${id}/${side}`;

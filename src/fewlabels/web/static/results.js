@@ -1,7 +1,7 @@
 // Have I labeled enough? Accuracy with its interval, the curve, balance, likely slips.
 
 import { get } from "./api.js";
-import { button, byId, fill, h, kbd, note, table } from "./dom.js";
+import { button, byId, fill, h, kbd, note, table, wait } from "./dom.js";
 import { doubtful, drawPeople } from "./people.js";
 import { thumbnail } from "./pictures.js";
 import { percent } from "./words.js";
@@ -64,7 +64,7 @@ function range({ num_right: right, num_audited: of, low, high }, what) {
 function balance(status, more) {
   const rows = status.classes.filter((entry) => entry.is_active).map((entry) => [
     h("th", { scope: "row" }, entry.name),
-    entry.measuring ? `${entry.labels}, ${entry.measuring} of them check` : entry.labels,
+    entry.measuring ? `${entry.labels}, ${entry.measuring} to check` : entry.labels,
     range(entry.recall, `labeled ${entry.name} are recognized`),
     range(entry.precision, `predicted as ${entry.name} are right`),
     entry.predicted ?? "",
@@ -126,15 +126,20 @@ export class ResultsView {
 
   async enter() {
     const turn = (this.turn = (this.turn ?? 0) + 1);
+    const first = h("p", { class: "quiet" });
+    if (!this.slips) fill(this.box, first);
     try {
-      const status = await get("/api/results");
+      const status = await wait(first, "Reading the results …", get("/api/results"));
       if (turn === this.turn) this.draw(status);
     } catch (error) {
       fill(this.box, h("p", { class: "quiet" }, error.message));
     }
+    if (turn !== this.turn || !this.slips) return;
     const people = await get("/api/people").catch(() => null);
-    if (people && turn === this.turn && this.people) drawPeople(this.people, people, this.page);
-    const looks = await get("/api/second-looks").catch((error) => ({ slips: null, doubts: [], error: error.message }));
+    if (people && turn === this.turn) drawPeople(this.people, people, this.page);
+    const box = h("p", { class: "quiet" });
+    this.slips.append(box);
+    const looks = await wait(box, "Looking through all labels …", get("/api/second-looks", 65)).catch((error) => ({ slips: null, doubts: [], error: error.message }));
     if (turn !== this.turn) return;
     this.drawSlips(looks);
     this.drawDoubts(looks.doubts);
@@ -150,11 +155,11 @@ export class ResultsView {
     const { review } = this.page.views;
     this.people = h("div", { class: "card wide", hidden: true });
     this.doubts = h("div", { class: "card wide", hidden: true });
-    this.slips = wideCard("Labels to look at again", note("Not computed yet. Looking through the labels …"));
+    this.slips = wideCard("Labels to look at again");
     const unused = status.num_unused ? `${status.num_unused} labels are not in the model yet.` : "The model has learned from all labels.";
     const advice = status.advice ? h("div", { class: "gain" }, h("h3", {}, "Have I labeled enough?"), h("p", {}, status.advice)) : null;
     const noModel = () => note("It begins with the first model that can be measured.");
-    const showConfused = (label, predicted) => (label === predicted ? review.showMore(predicted, "typical") : review.showMore(predicted, "mistakes", label));
+    const showConfused = (label, predicted) => review.show(label === predicted ? { name: predicted, order: "typical", region: "" } : { name: predicted, order: "mistakes", other: label, region: "" });
     fill(
       this.box,
       h(
@@ -172,7 +177,7 @@ export class ResultsView {
       ),
       card("Learning curve", note("The share of random checks (images drawn at random that only measure) that each model gets right. The true share is likely within the band."), status.curve.length ? curve(status.curve) : noModel()),
       card("What is confused with what", note("Random checks by their label (rows) and what the latest model predicts (columns). A click shows images in Review that may be confused in the same way."), status.confusion.length ? confusion(status, showConfused) : noModel()),
-      wideCard("Classes", note("Recognized: the share of its images that the model finds (recall). Right when predicted: the share of its predictions that are right (precision). Both come from the random checks; the range behind each holds at the 95 % level. Predicted: images that the model puts in the class."), balance(status, (name) => review.showMore(name))),
+      wideCard("Classes", note("Recognized: the share of its images that the model finds (recall). Right when predicted: the share of its predictions that are right (precision). Both come from the random checks; the range behind each holds at the 95 % level. Predicted: images that the model puts in the class."), balance(status, (name) => review.show({ name, order: "likely", region: "" }))),
       wideCard("What the exported model learned from", learned(status, this.page.state), slips(status.repeats)),
       status.notes.length ? wideCard("To keep in mind", h("ul", {}, status.notes.map((text) => h("li", {}, text)))) : null,
       this.people,
@@ -185,7 +190,7 @@ export class ResultsView {
   drawDoubts(tiles) {
     if (!this.doubts) return;
     this.doubts.hidden = !tiles.length;
-    const shown = tiles.map((tile) => button([thumbnail(tile), h("span", { class: "sure" }, `${tile.class} ${percent(tile.sure)}`)], () => this.page.views.review.showLike(tile), { class: "tile", title: "More like this, in Review" }));
+    const shown = tiles.map((tile) => button([thumbnail(tile), h("span", { class: "sure" }, `${tile.class} ${percent(tile.sure)}`)], () => this.page.views.review.showLike(tile), { class: "tile rival", title: "More like this, in Review" }));
     fill(this.doubts, h("h2", {}, "Likely mistakes of the model"), note("It is least sure about these, of all that nobody has labeled. More labels like them help most; a click shows more in Review."), h("div", { class: "grid" }, shown));
   }
 

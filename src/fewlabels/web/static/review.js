@@ -2,10 +2,10 @@
 
 import { post } from "./api.js";
 import { colorOf, dot } from "./colors.js";
-import { button, byId, fill, h, hints, kbd, speak, toast } from "./dom.js";
+import { button, byId, fill, h, hints, kbd, option, speak, toast, wait } from "./dom.js";
 import { classOfKey } from "./keys.js";
-import { thumbnail } from "./pictures.js";
-import { featuresStatus, percent, plural } from "./words.js";
+import { address, thumbnail } from "./pictures.js";
+import { featuresStatus, number, percent, plural } from "./words.js";
 
 const COUNT = 30; // so that a person sees all classes before long: few labels of some classes alone teach less
 
@@ -23,10 +23,12 @@ export class ReviewView {
   constructor(page) {
     this.page = page;
     this.box = byId("view-review");
-    this.place = 0; // which class
-    this.like = null; // or images like this one
+    this.place = 0; // the class that is shown, or given
+    this.like = ""; // or images like the one of this id
     this.order = "typical";
-    this.other = null; // with likely mistakes: the class that it may be instead
+    this.other = ""; // with likely mistakes: the class that it may be instead
+    this.region = ""; // only this part of the map
+    this.wanted = null; // an address to show as soon as the classes are known
     this.size = Number(localStorage.getItem("tile")) || SIZES[2];
     this.tiles = [];
     this.out = new Set(); // left out or, of images that may be of a class, not chosen
@@ -40,7 +42,7 @@ export class ReviewView {
     this.note = h("p", { class: "quiet review-note" });
     this.resize(this.size);
     this.rule = h("p", { class: "quiet review-note rule-note" });
-    fill(this.box, this.tabs, h("div", { class: "review-main" }, this.head, this.note, this.rule, this.grid));
+    fill(this.box, this.tabs, h("div", { class: "review-main" }, this.head, this.note, this.grid, this.rule));
   }
 
   get name() {
@@ -50,6 +52,17 @@ export class ReviewView {
   /** Whether tiles are chosen one by one, since most of them are not of the class. */
   get isFinding() {
     return this.order === "likely" && !this.like;
+  }
+
+  /** The address of what is shown: `/cat?order=doubt`. */
+  addressOf({ name = this.name, order = this.order, other = "", like = "", region = this.region }) {
+    const given = Object.entries({ order: order === "typical" ? "" : order, other, like, region }).filter(([, value]) => value);
+    return `/${encodeURIComponent(name ?? "")}${given.length ? `?${new URLSearchParams(given)}` : ""}`;
+  }
+
+  /** Show something else, which can be gone back from. */
+  show(what) {
+    this.page.go("review", this.addressOf(what));
   }
 
   /** Tiles that get the class when the grid is confirmed. */
@@ -66,17 +79,12 @@ export class ReviewView {
 
   /** How many images without an answer are predicted as each class. */
   get counts() {
-    return this.page.state.jobs.guesses.result?.counts ?? {};
+    return (this.region && this.countsInside) || (this.page.state.jobs.guesses.result?.counts ?? {});
   }
 
-  /** The class that the tiles get unless they are left out. */
-  get confirmed() {
-    return this.like ? this.like.class : this.name;
-  }
-
-  /** Show a class by its name, or the one that was shown before. */
-  enter(name = "") {
-    this.wanted = name;
+  /** Show what an address names, or what was shown before. */
+  enter(part = "") {
+    this.wanted = part;
     this.#open();
     this.grid.focus();
   }
@@ -85,12 +93,19 @@ export class ReviewView {
   #open() {
     const { state } = this.page;
     if (!state) return;
+    const [, path, query] = /^\/?([^?]*)\??(.*)$/s.exec(this.wanted);
+    if (this.wanted) {
+      const { order, other, like, region } = Object.fromEntries(new URLSearchParams(query));
+      const isNew = (region ?? "") !== this.region;
+      Object.assign(this, { order: order in MODES ? order : "typical", other: other ?? "", like: like ?? "", region: region ?? "" });
+      if (isNew) this.countsInside = null;
+    }
     const { counts } = this;
-    const isEmpty = !this.wanted && counts[this.name] === 0;
-    const place = state.classes.findIndex((entry) => (isEmpty ? counts[entry.name] > 0 : entry.name === this.wanted));
-    if (place >= 0 && (place !== this.place || this.like)) Object.assign(this, { place, like: null });
+    const isEmpty = !path && counts[this.name] === 0;
+    const place = state.classes.findIndex(({ name }) => (isEmpty ? counts[name] > 0 : encodeURIComponent(name) === path));
+    if (place >= 0) this.place = place;
     this.wanted = null;
-    if (!this.like) this.page.setAddress(this.name);
+    this.page.setAddress(this.addressOf(this));
     this.drawTabs();
     this.load();
   }
@@ -109,51 +124,59 @@ export class ReviewView {
       this.note.textContent = `The model can guess when the program has looked at all images. ${featuresStatus(features)}`;
       return;
     }
-    if (this.shown !== this.confirmed) this.note.textContent = `Predicting all images to show those of ${this.confirmed} …`;
     const turn = (this.turn = (this.turn ?? 0) + 1);
     this.isLoading = true;
     const wish = { ...this.page.signature, count: COUNT, without: [...this.passed].slice(-5000) };
-    if (this.like) wish.like = this.like.id;
-    else Object.assign(wish, { name: this.name, order: this.order, other: this.other });
+    if (this.like) wish.like = this.like;
+    else Object.assign(wish, { name: this.name, order: this.order });
+    if (this.other) wish.other = this.other;
+    if (this.region) wish.region = this.region.split(",").map(Number);
     let answer = null;
     try {
-      answer = await post("/api/review", wish, { seconds: 65 });
+      answer = await wait(this.note, `Looking for images of ${this.name} …`, post("/api/review", wish, { seconds: 65 }));
     } catch (error) {
       this.note.textContent = error.message;
     }
     if (turn !== this.turn) return; // another class was asked for meanwhile
     this.isLoading = false;
+    this.countsInside = answer?.counts ?? null;
+    const [most] = Object.entries(this.countsInside ?? {}).sort(([, a], [, b]) => b - a);
+    if (most?.[1] && !this.countsInside[this.name] && !this.isFinding) {
+      this.place = this.page.state.classes.findIndex(({ name }) => name === most[0]);
+      this.page.setAddress(this.addressOf(this));
+      return this.load();
+    }
+    this.likeFile = answer?.like[0]?.file ?? "";
     this.tiles = answer?.tiles ?? [];
     this.numAll = answer?.num_all ?? 0;
-    this.shown = this.confirmed;
     this.by = answer?.by ?? null;
     this.out = new Set(this.isFinding ? this.tiles.map((tile) => tile.id) : []);
     this.given.clear();
     this.at = 0;
+    this.drawTabs();
     this.draw();
     if (answer) this.#explain();
     this.grid.dataset.turn = turn;
   }
 
   #explain() {
-    if (!this.by) this.note.textContent = "There is no guess yet: label some images of at least two classes first.";
-    else if (!this.tiles.length) this.note.textContent = this.like ? "Nothing else is like it." : `No image without a label is predicted as ${this.name}.`;
+    if (!this.by) this.note.textContent = "There are no predictions yet: label some images of at least two classes first.";
+    else if (!this.tiles.length) this.note.textContent = this.like ? "Nothing else is like it." : `No ${this.passed.size ? "other " : ""}image without a label is predicted as ${this.name}${this.region ? " in this part of the map" : ""}.`;
     else {
       const sureness = this.tiles.map((tile) => Math.round(100 * tile.sure));
       const [first, last] = [Math.min(...sureness), Math.max(...sureness)];
       const sure = this.like || this.isFinding ? "" : ` The model is ${first === last ? first : `${first} to ${last}`} % sure.`;
       const mode = this.like ? "Images that look most like the one you chose." : MODES[this.order][1];
-      const task = this.isFinding ? `Choose what is ${this.name}, then confirm. The rest stays unlabeled.` : "Click what is wrong to leave it out, or point at it and press the key of its class; then confirm the rest.";
+      const task = this.isFinding ? `Choose what is ${this.name}, then confirm. The rest stays unlabeled.` : "Click what is wrong to leave it out, or press the key of its class; then confirm the rest.";
       this.note.textContent = `${mode}${sure} ${task}`;
-      this.rule.textContent = `Stored as confirmed, so far ${this.page.state.confirmed}: these labels train the model, cost no budget, and never measure it. Near copies are shown once; only the image that you see gets the label.`;
+      this.rule.textContent = `These labels are stored as confirmed (${number(this.page.state.confirmed)} so far): they train the model, cost no budget, and never check it. Of near copies you see one, and only that one gets the label.`;
     }
   }
 
   // ----------------------------------------------------------------------------- doing
 
   choose(place, order = this.order) {
-    Object.assign(this, { place, order, like: null, other: null });
-    this.page.go("review", this.name);
+    this.show({ name: this.page.state.classes[place].name, order });
   }
 
   toggle(place, to = !this.out.has(this.tiles[place].id)) {
@@ -202,7 +225,7 @@ export class ReviewView {
   async confirm() {
     if (this.isSending) return;
     this.isSending = true;
-    const isDone = await this.give(this.chosen, this.confirmed, this.isFinding);
+    const isDone = await this.give(this.chosen, this.name, this.isFinding);
     this.isSending = false;
     if (!isDone) return;
     this.out.forEach((id) => this.passed.add(id));
@@ -215,8 +238,11 @@ export class ReviewView {
     const tile = this.tiles[this.at];
     if (!tile || this.isSending || this.given.has(tile.id)) return;
     const isOne = this.isFinding || !this.out.has(tile.id);
-    const tiles = isOne ? [tile] : this.tiles.filter((tile) => this.out.has(tile.id));
-    const name = this.page.state.classes[place].name;
+    await this.labelAll(isOne ? [tile] : this.tiles.filter((tile) => this.out.has(tile.id)), place);
+  }
+
+  async labelAll(tiles, place) {
+    const { name } = this.page.state.classes[place];
     tiles.forEach((tile) => this.given.set(tile.id, name));
     this.drawTiles();
     if (await this.give(tiles, name, true)) return;
@@ -234,27 +260,24 @@ export class ReviewView {
   }
 
   more() {
-    if (!this.tiles.length) return;
-    this.like = this.tiles[this.at];
-    this.load();
+    if (this.tiles.length) this.showLike(this.tiles[this.at]);
   }
 
-  /** Come from elsewhere to see more like an image. */
-  showLike(tile) {
-    this.like = tile;
-    this.page.go("review");
-  }
-
-  /** Come from elsewhere to find more of a class, or images predicted as it that may be of another. */
-  showMore(name, order = "likely", other = null) {
-    Object.assign(this, { like: null, order, other });
-    this.page.go("review", name);
+  /** Show more like an image. */
+  showLike({ id, class: name }) {
+    this.show({ name, like: id, region: "" });
   }
 
   resize(size) {
     this.size = size;
     localStorage.setItem("tile", size);
     this.grid.style.setProperty("--tile", `${size}px`);
+    for (const image of this.grid.querySelectorAll("img")) image.src = address(image.dataset.id, this.side);
+  }
+
+  /** Longest side of the pictures that are asked for. */
+  get side() {
+    return this.size > 128 ? 320 : 160;
   }
 
   actionOf(event) {
@@ -294,15 +317,19 @@ export class ReviewView {
   drawHead() {
     const left = this.chosen.length;
     const kind = this.isFinding ? "More of" : "Probably";
-    const title = this.like ? `Like ${this.like.file}` : `${kind} ${this.name ?? "…"}${this.other ? `, perhaps ${this.other}` : ""}`;
+    const title = this.like ? `Like ${this.likeFile}` : `${kind} ${this.name ?? "…"}${this.other ? `, perhaps ${this.other}` : ""}`;
+    const leftOut = this.isFinding ? [] : this.tiles.filter((tile) => this.out.has(tile.id) && !this.given.has(tile.id));
+    const choices = [option("", `Label the ${leftOut.length} left out as …`, true), ...(this.page.state?.classes ?? []).map((entry, place) => option(place, entry.name))];
     const mode = ([text, title], act, isPressed) => button(text, act, { class: "", title, "aria-pressed": String(isPressed) });
     const modes = Object.entries(MODES).map(([order, words]) => mode(words, () => this.choose(this.place, order), order === this.order && !this.like));
     modes.splice(4, 0, mode(["Like this image", "Images that look like the one that the keys act on (M)"], () => this.more(), !!this.like));
     fill(
       this.head,
       h("h2", {}, title, " ", h("span", { class: "quiet" }, this.numAll > this.tiles.length ? `${this.tiles.length} of ${this.numAll}` : "")),
-      button([left ? `Confirm ${left} as ${this.confirmed} ` : "Show more ", kbd("Enter")], () => this.confirm(), { class: "button main", disabled: !this.tiles.length }),
+      button([left ? `Confirm ${left} as ${this.name} ` : "Show more ", kbd("Enter")], () => this.confirm(), { class: "button main", disabled: !this.tiles.length }),
       h("div", { class: "orders", role: "group", "aria-label": "What to show" }, modes),
+      leftOut.length ? h("select", { "aria-label": "Label what is left out as", onkeydown: (event) => event.stopPropagation(), onchange: (event) => event.target.value && this.labelAll(leftOut, Number(event.target.value)) }, choices) : null,
+      this.region ? button("Whole map", () => this.show({ region: "" }), { title: "Not only this part of the map" }) : null,
       h("label", { class: "size quiet" }, "Size ", h("input", { type: "range", min: SIZES[0], max: SIZES[1], step: 8, value: this.size, oninput: (event) => this.resize(Number(event.target.value)) })),
       hints(["← ↑ → ↓", "or pointer: tile"], ["1 … 0", "its class"], ["Space", this.isFinding ? "choose" : "leave out"], ["M", "more like it"], ["⌫", "undo"]),
     );
@@ -313,7 +340,8 @@ export class ReviewView {
     fill(
       this.grid,
       this.tiles.map((tile, place) => {
-        const image = thumbnail(tile, this.size > 128 ? 320 : 160);
+        const image = thumbnail(tile, this.side);
+        image.dataset.id = tile.id;
         image.loading = "lazy";
         image.decoding = "async";
         return h(
