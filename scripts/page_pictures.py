@@ -1,48 +1,30 @@
 """Make the pictures of the labeling page in docs/images.
 
-Photographs of six kinds of animals (CIFAR-10, enlarged) are labeled in Chromium until
-there is something to see, and each view is pictured as it looks on a screen. Run
-``FEWLABELS_DATA=DIR python -m scripts.page_pictures``, where DIR holds ``cifar10.npz``;
-it takes some minutes. With ``--all FOLDER`` all views are pictured there instead, light
-and dark, on a screen, a tablet and a phone, to look for what is wrong. ``--prefer`` puts
-other work of the machine off, as in the benchmarks of the page.
+``python -m scripts.page_pictures PACKAGE`` labels photographs in Chromium until there
+is something to see, and pictures each view as it looks on a screen; it takes some
+minutes. PACKAGE is the file that ``scripts/photographs.py`` describes. With ``--all
+FOLDER`` all views are pictured there instead, light and dark, on a screen, a tablet and
+a phone, to look for what is wrong. ``--prefer`` puts other work of the machine off, as
+in the benchmarks of the page.
 """
 
 import argparse
-import os
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from benchmarks.page import Server, chromium, prefer
 from PIL import Image
+from scripts.photographs import KINDS, photographs
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
-NUM_IMAGES, NUM_LABELS, SIDE = 900, 105, 256
-KINDS = ("bird", "cat", "deer", "dog", "frog", "horse")
+NUM_LABELS = 76
 SLIPS = (33, 51)  # which labels are given by mistake
-OPTIONS = ("--classes", ",".join(KINDS), "--budget", "140", "--audit", "30")
+OPTIONS = ("--classes", ",".join(KINDS), "--budget", "100", "--audit", "25")
 OPTIONS += ("--quality", "fast")
 SIZES = {"screen": (1280, 800), "tablet": (820, 1180), "phone": (390, 844)}
 VIEWS = {"label": "L", "review": "R", "browse": "B", "results": "S", "classes": "C"}
-
-
-def photographs(folder: Path) -> dict[str, int]:
-    """Save photographs as files; return the kind of each by its name."""
-    folder.mkdir()
-    arrays = np.load(Path(os.environ["FEWLABELS_DATA"]) / "cifar10.npz")
-    wanted = [arrays["classes"].tolist().index(kind) for kind in KINDS]
-    places = np.flatnonzero(np.isin(arrays["y_test"], wanted))[:NUM_IMAGES]
-    truth = {}
-    for number, place in enumerate(places.tolist()):
-        name = f"IMG_{1000 + number}.jpg"
-        small = Image.fromarray(arrays["x_test"][place])
-        large = small.resize((SIDE, SIDE), Image.Resampling.LANCZOS)
-        large.save(folder / name, quality=92)
-        truth[name] = wanted.index(arrays["y_test"][place])
-    return truth
 
 
 class Person:
@@ -103,9 +85,13 @@ def picture_all(person: Person) -> None:
     page.keyboard.press("PageDown")
     page.wait_for_load_state("networkidle")
     time.sleep(0.5)
-    for key in ("ArrowRight", "Space", "ArrowRight", "ArrowDown", "4", "ArrowRight"):
-        page.keyboard.press(key)
-    time.sleep(5)  # until the message is gone
+    name = page.text_content(".review-head h2").split()[1]
+    files = page.eval_on_selector_all(".tile img", "all => all.map(image => image.alt)")
+    for place, file in enumerate(files):
+        if KINDS[person.truth[file]] != name:  # the first gets its class, as do others
+            page.hover(f"#tile-{place}")
+            page.keyboard.press(str(person.truth[file] + 1))
+    time.sleep(5)  # until the messages are gone
     person.pictures(IMAGES / "page-review.png")
     person.sees("browse")
     person.pictures(IMAGES / "page-browse.png")
@@ -139,14 +125,15 @@ def picture_every_view(person: Person, folder: Path) -> None:
 def main() -> None:
     """Write photographs, label them, picture what is seen."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("package", type=Path, help="of photographs")
     parser.add_argument("--all", type=Path, metavar="FOLDER")
     parser.add_argument("--prefer", action="store_true")
     chosen = parser.parse_args()
     if chosen.prefer:
         prefer()
     with tempfile.TemporaryDirectory() as place, chromium() as browser:
-        folder = Path(place) / "animals"
-        truth = photographs(folder)
+        folder = Path(place) / "photographs"
+        truth, _ = photographs(chosen.package, folder)
         server = Server(folder, *OPTIONS)
         try:
             page = browser.new_page(viewport={"width": 1280, "height": 800})

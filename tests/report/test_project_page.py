@@ -62,7 +62,7 @@ def test_the_headline_is_the_audited_accuracy_with_its_interval(trained, shown_p
     assert plain(f"{accuracy} of images right, between {ends}.") in shown
     assert f"{audited.num_right} of 8 images drawn at random" in shown
     assert "by model-001, trained on 12 labels for other images." in shown
-    assert "The range holds at the 95 % level however often you look" in shown
+    assert "In 95 of 100 projects the true share is in such a range" in shown
     once = plain(interval_text(status.curve[-1].once))
     assert f"for a single look, planned beforehand, it is {once}." in shown
     assert f"{status.num_spent} of 30 labels are spent." in shown

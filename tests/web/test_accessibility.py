@@ -31,7 +31,11 @@ def views(person):
     """Go through all that there is to see."""
     page = person.page
     yield "label"
-    for name, key in (("keys", "?"), ("new class", "Shift+N")):
+    for name, key in (
+        ("keys", "?"),
+        ("new class", "Shift+N"),
+        ("examples", "Shift+X"),
+    ):
         person.press(key)
         page.wait_for_selector("dialog[open]")
         yield name

@@ -39,7 +39,7 @@ def test_what_measures_looks_like_all_others(project, browser):
     assert set(roles.values()) == {"audit", "query"}
     shown = browser.lease(7)
     assert len({(item["why"], *item) for item in shown}) == 1
-    assert "measure" in shown[0]["why"]
+    assert "only check how good" in shown[0]["why"]
     assert "probabilities" not in shown[0]
 
 

@@ -264,9 +264,10 @@ def project_explanation(status: "Status") -> Iterator[str]:
             yield (
                 f"{audited.num_right:,} of {count(audited.num_audited, 'image')} drawn "
                 f"at random are classified correctly by {model.name}, {trained} for "
-                f"other images. The range holds at the {100 * audited.level:g} % level "
-                "however often you look while labels come in; for a single look, "
-                f"planned beforehand, it is {interval_text(status.curve[-1].once)}."
+                f"other images. In {100 * audited.level:g} of 100 projects the true "
+                "share is in such a range, however often you look while labels come "
+                "in; for a single look, planned beforehand, the range is "
+                f"{interval_text(status.curve[-1].once)}."
             )
         else:
             yield (

@@ -471,9 +471,8 @@ def reason_of(asked: StoredRound) -> str:
     together = f"Chosen together with {others} others: as a set, they"
     reasons = {
         "random": "Drawn at random.",
-        "npc": f"{together} tell {by} most that its labels do not tell yet.",
-        "explanation": f"{together} explain most of what {by} cannot tell about the "
-        "rest yet.",
+        "npc": f"{together} add most to what {by} knows.",
+        "explanation": f"{together} settle most of what {by} is still unsure about.",
         "uncertainty": f"Chosen because {by} is least sure about such images.",
         "coverage": f"{together} stand for the rest.",
     }
@@ -483,5 +482,5 @@ def reason_of(asked: StoredRound) -> str:
         f"Chosen by the strategy {asked.strategy}, looking at {by}.",
     )
     if any(entry.role == "audit" for entry in asked.items):
-        text += " Some images of this round only measure how good the model is."
+        text += " Some images of this round only check how good the model is."
     return text

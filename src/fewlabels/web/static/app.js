@@ -203,7 +203,7 @@ class Page {
         rows.push(h("span", { class: "job bad" }, `${title}: ${job.error}`));
       }
       if (name === "features" && (job.status === "failed" || job.status === "canceled")) {
-        rows.push(h("span", { class: "job" }, "Without it the model cannot guess, or choose images.", action("Go on", "features")));
+        rows.push(h("span", { class: "job" }, "Without it the model cannot predict, or choose images.", action("Go on", "features")));
       }
       const isOver = this.statusBefore[name] === "running" && job.status !== "running";
       if (isOver && this.started.delete(name)) this.#report(name, job);

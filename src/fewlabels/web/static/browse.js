@@ -17,7 +17,7 @@ const REST = 60; // milliseconds without scrolling until images are asked for
 const STATUSES = { none: "No answer", labeled: "Any label", undecided: "People disagree, or more have to answer", skipped: "Excluded", unsure: "Unsure" };
 const CHOICES = {
   agreement: ["Label and prediction", { same: "Same", other: "Different" }],
-  source: ["Label came from", { asked: "A question", confirmed: "A confirmed prediction", corrected: "A correction", imported: "An import", measuring: "A question that measures" }],
+  source: ["Label came from", { asked: "A question", confirmed: "A confirmed prediction", corrected: "A correction", imported: "An import", measuring: "A random check of the model" }],
   order: ["Order", { name: "File name", newest: "Newest answer first", doubt: "Least sure prediction first" }],
 };
 const KINDS = { label: "labeled it", relabel: "changed the label to", skip: "excluded it", unsure: "was unsure", undo: "took an answer back" };
@@ -693,5 +693,5 @@ function captionOf(tile) {
 function describe(tile) {
   const label = tile.label !== null ? `labeled ${tile.label}` : { none: "no label", undecided: "people disagree, or more have to answer", skipped: "excluded", unsure: "somebody was unsure" }[tile.answer];
   const prediction = tile.predicted ? `, predicted ${tile.predicted} (${percent(tile.sure)} sure)` : "";
-  return `${label}${prediction}${tile.measures ? ", measures how good the model is" : ""}`;
+  return `${label}${prediction}${tile.measures ? ", a random check of the model" : ""}`;
 }

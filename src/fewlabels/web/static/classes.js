@@ -99,7 +99,7 @@ export class ClassesView {
     const { name, count } = this.classes[place];
     const others = this.classes.filter((entry) => entry.name !== name);
     const select = h("select", { "aria-label": `Merge ${name} into` }, others.map((entry) => h("option", {}, entry.name)));
-    const text = h("p", { class: "wrap" }, `All labels of ${name} (${count}) get the class that you choose, also those that measure, and ${name} is not in use any more. You can bring it back with its labels.`);
+    const text = h("p", { class: "wrap" }, `All labels of ${name} (${count}) get the class that you choose, also random checks of the model, and ${name} is not in use any more. You can bring it back with its labels.`);
     if (!(await ask(`Merge ${name} into`, h("div", { class: "import" }, select, text), { merge: "Merge" }))) return;
     const into = select.value;
     this.change("merge", name, into, (number) => `${plural(number, "label")} of ${name} ${number === 1 ? "is" : "are"} ${into} now. Below the classes you can bring it back.`);

@@ -22,7 +22,7 @@ function summary(preview) {
     counts.length ? h("p", { class: "quiet wrap" }, counts.join(", ")) : null,
     preview.new_classes.length ? h("p", {}, `New classes: ${preview.new_classes.join(", ")}`) : null,
     list("Not imported", preview.faults, preview.num_faults),
-    list("Left out, because these images measure accuracy", preview.left_out, preview.num_left_out),
+    list("Left out, because these images are random checks of the model", preview.left_out, preview.num_left_out),
   );
 }
 

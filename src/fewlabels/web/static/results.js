@@ -101,7 +101,7 @@ function confusion(status, show) {
 /** How often confirmed labels are wrong, by those that were labeled once more. */
 function slips({ num_right: same, num_audited: repeats, low, high }) {
   if (!repeats) return null;
-  return note(`${repeats} confirmed images came back in Label, without a prediction: ${repeats - same} got another class. So between ${percent(1 - high)} and ${percent(1 - low)} of the confirmed labels are likely to be slips (95 % level).`);
+  return note(`${repeats} confirmed images came back in Label, without a prediction: ${repeats - same} got another class. So probably between ${percent(1 - high)} and ${percent(1 - low)} of the confirmed labels are slips: in 95 of 100 projects the true share is in such a range.`);
 }
 
 /** What the latest model, which an export writes, learned from. */
@@ -158,7 +158,7 @@ export class ResultsView {
     this.slips = wideCard("Labels to look at again");
     const unused = status.num_unused ? `${status.num_unused} labels are not in the model yet.` : "The model has learned from all labels.";
     const advice = status.advice ? h("div", { class: "gain" }, h("h3", {}, "Have I labeled enough?"), h("p", {}, status.advice)) : null;
-    const noModel = () => note("It begins with the first model that can be measured.");
+    const noModel = () => note("It begins with the first model that has random checks.");
     const showConfused = (label, predicted) => review.show(label === predicted ? { name: predicted, order: "typical", region: "" } : { name: predicted, order: "mistakes", other: label, region: "" });
     fill(
       this.box,
@@ -175,9 +175,9 @@ export class ResultsView {
           note(unused),
         ),
       ),
-      card("Learning curve", note("The share of random checks (images drawn at random that only measure) that each model gets right. The true share is likely within the band."), status.curve.length ? curve(status.curve) : noModel()),
+      card("Learning curve", note("The share of random checks (images drawn at random that no model learns from) that each model gets right. In 95 of 100 projects the true share stays within the band."), status.curve.length ? curve(status.curve) : noModel()),
       card("What is confused with what", note("Random checks by their label (rows) and what the latest model predicts (columns). A click shows images in Review that may be confused in the same way."), status.confusion.length ? confusion(status, showConfused) : noModel()),
-      wideCard("Classes", note("Recognized: the share of its images that the model finds (recall). Right when predicted: the share of its predictions that are right (precision). Both come from the random checks; the range behind each holds at the 95 % level. Predicted: images that the model puts in the class."), balance(status, (name) => review.show({ name, order: "likely", region: "" }))),
+      wideCard("Classes", note("Recognized: the share of its images that the model finds (recall). Right when predicted: the share of its predictions that are right (precision). Both come from the random checks; in 95 of 100 cases the true share is in the range behind it. Predicted: images that the model puts in the class."), balance(status, (name) => review.show({ name, order: "likely", region: "" }))),
       wideCard("What the exported model learned from", learned(status, this.page.state), slips(status.repeats)),
       status.notes.length ? wideCard("To keep in mind", h("ul", {}, status.notes.map((text) => h("li", {}, text)))) : null,
       this.people,
@@ -213,6 +213,6 @@ export class ResultsView {
       const text = h("p", {}, "Labeled ", h("b", {}, tile.label), "; the model says ", h("b", {}, tile.other), `, ${percent(tile.sure)}.`);
       return doubtful(this.page, tile, text, [[tile.other, `Change to ${tile.other}`]], keep, [button("Keep", keep)]);
     });
-    fill(this.slips, title, note("Models trained without these labels consider another class at least ten times as likely. The most doubtful labels come first. Models make mistakes, so look before you change a label. Images that measure accuracy are not checked."), h("div", { class: "slips" }, rows));
+    fill(this.slips, title, note("Models trained without these labels consider another class at least ten times as likely. The most doubtful labels come first. Models make mistakes, so look before you change a label. Random checks are not among them."), h("div", { class: "slips" }, rows));
   }
 }

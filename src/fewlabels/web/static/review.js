@@ -121,7 +121,7 @@ export class ReviewView {
     if (!this.page.state) return;
     const { features } = this.page.state.jobs;
     if (features.status !== "done") {
-      this.note.textContent = `The model can guess when the program has looked at all images. ${featuresStatus(features)}`;
+      this.note.textContent = `The model can predict when the program has looked at all images. ${featuresStatus(features)}`;
       return;
     }
     const turn = (this.turn = (this.turn ?? 0) + 1);
