@@ -60,7 +60,10 @@ from functools import cache
 from numbers import Real
 from operator import index
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_type_hints
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 _MOST_NAMED = 100
 _MOST_FAULTS = 20
@@ -446,3 +449,21 @@ def count(amount: int, noun: str = "", plural: str | None = None) -> str:
     """
     word = noun if amount == 1 else plural or f"{noun}s"
     return f"{amount:,} {word}" if noun else f"{amount:,}"
+
+
+def faults(error: "ValidationError") -> str:
+    """Return a sentence for each setting that Pydantic refused."""
+    sentences = []
+    for fault in error.errors():
+        name = ".".join(map(str, fault["loc"]))
+        reason = fault["msg"].removeprefix("Value error, ").rstrip(".")
+        if fault["type"] == "missing":
+            sentences.append(f"The setting '{name}' is missing; give it.")
+        elif fault["type"] == "extra_forbidden":
+            sentences.append(f"There is no setting '{name}'; take it out.")
+        elif not name:  # of several settings together, or of the file as a whole
+            sentences.append(f"{reason[:1].upper()}{reason[1:]}.")
+        else:
+            reason = reason[:1].lower() + reason[1:]
+            sentences.append(f"The setting '{name}' is {fault['input']!r}: {reason}.")
+    return " ".join(sentences)

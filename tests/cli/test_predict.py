@@ -3,16 +3,16 @@ import json
 
 import pytest
 from tests.data.pictures import tree
-from tests.projects.trained import CLASSES, FACTS, SHAPE, from_scratch
+from tests.projects.trained import CLASSES, SHAPE, from_scratch
 
 from fewlabels.errors import UsageError
+from fewlabels.models.model_folder import save_model
 from fewlabels.projects import predict
-from fewlabels.projects.export import save_model
 
 
 @pytest.fixture
 def model(tmp_path):
-    save_model(tmp_path / "model", from_scratch(), CLASSES, SHAPE, FACTS)
+    save_model(tmp_path / "model", from_scratch(), CLASSES, SHAPE)
     return tmp_path / "model"
 
 
@@ -48,7 +48,7 @@ def test_for_other_programs(fewlabels, model, folder, tmp_path):
 
 def test_names_of_classes_and_files_are_not_obeyed(fewlabels, folder, tmp_path):
     evil = tuple(f"{name}\x1b[2J\x9b31m" for name in CLASSES)
-    save_model(tmp_path / "model", from_scratch(), evil, SHAPE, FACTS)
+    save_model(tmp_path / "model", from_scratch(), evil, SHAPE)
     (folder / "\x1b]0;mine\x07.png").write_bytes(b"no image")
     for words in (("predict", "model", folder), ("predict", "\x1b[31m", folder)):
         _, out, err = fewlabels(*words)

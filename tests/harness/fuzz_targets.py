@@ -22,8 +22,8 @@ from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.files import FIELD
 from fewlabels.models.cache import CONTENT, FeatureCache
 from fewlabels.models.classifiers import NetworkClassifier
+from fewlabels.models.model_folder import load_model, save_model
 from fewlabels.projects.exchange import read_answers
-from fewlabels.projects.export import load_model, save_model
 from fewlabels.projects.folder import ModelRecord
 from fewlabels.projects.folder import read_records as records
 from fewlabels.projects.settings import ProjectSettings

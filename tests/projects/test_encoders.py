@@ -7,7 +7,7 @@ from tests.models import saved
 from tests.projects.toy import begin, go_on
 
 from fewlabels.errors import DataError
-from fewlabels.projects.export import load_model
+from fewlabels.models.model_folder import load_model
 
 
 def test_an_exported_model_finds_its_published_encoder(tmp_path, monkeypatch):

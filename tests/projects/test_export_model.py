@@ -24,12 +24,8 @@ from fewlabels.errors import DataError, StorageError, UsageError
 from fewlabels.experiments.evaluation import accuracy_interval
 from fewlabels.models import encoders
 from fewlabels.models.classifiers import NetworkClassifier, PrecomputedClassifier
-from fewlabels.projects.export import (
-    load_model,
-    model_card,
-    save_model,
-    write_onnx,
-)
+from fewlabels.models.model_folder import load_model, save_model, write_onnx
+from fewlabels.projects.export import model_card
 from fewlabels.rng import stream
 
 PHOTO = (3, 20, 24)

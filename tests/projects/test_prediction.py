@@ -7,9 +7,9 @@ from tests.projects.trained import CLASSES, SHAPE, from_scratch, over
 from fewlabels import data
 from fewlabels.errors import DataError, NotFiniteError, UnknownNameError
 from fewlabels.models import encoders
+from fewlabels.models.model_folder import load_model, save_model
 from fewlabels.progress import reporting
 from fewlabels.projects import predict
-from fewlabels.projects.export import load_model, save_model
 
 
 @pytest.fixture

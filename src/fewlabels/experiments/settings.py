@@ -25,6 +25,7 @@ from fewlabels.errors import (
     UnknownNameError,
     UsageError,
     check_range,
+    faults,
     whole_number,
 )
 from fewlabels.files import read_regular
@@ -330,24 +331,6 @@ def validated(model: type[_Model], content: Any, *, kind: str = "") -> _Model:
         return model.model_validate(content)
     except ValidationError as error:
         raise UsageError(faults(error)) from error
-
-
-def faults(error: ValidationError) -> str:
-    """Return a sentence for each setting that Pydantic refused."""
-    sentences = []
-    for fault in error.errors():
-        name = ".".join(map(str, fault["loc"]))
-        reason = fault["msg"].removeprefix("Value error, ").rstrip(".")
-        if fault["type"] == "missing":
-            sentences.append(f"The setting '{name}' is missing; give it.")
-        elif fault["type"] == "extra_forbidden":
-            sentences.append(f"There is no setting '{name}'; take it out.")
-        elif not name:  # of several settings together, or of the file as a whole
-            sentences.append(f"{reason[:1].upper()}{reason[1:]}.")
-        else:
-            reason = reason[:1].lower() + reason[1:]
-            sentences.append(f"The setting '{name}' is {fault['input']!r}: {reason}.")
-    return " ".join(sentences)
 
 
 def read_mapping(file: Path, *, kind: str, like: str) -> dict[str, Any]:

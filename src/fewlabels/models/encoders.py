@@ -57,6 +57,9 @@ ENCODER = "efficientnet-lite0"
 """The encoder of photographs, unless another is chosen."""
 PIXELS = "pixels"
 
+LARGEST_SIDE = 1024
+"""Largest side, in pixels, to which images are resized."""
+
 Quality = Literal["fast", "normal", "best"]
 QUALITIES: Mapping[str, int] = {"fast": 96, "normal": 160, "best": 224}
 """Side of the square that larger images are resized to for a pretrained network: more

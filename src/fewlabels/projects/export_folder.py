@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from fewlabels import files
 from fewlabels.errors import UnlearnedLabelsError, UsageError, count
+from fewlabels.models import model_folder
 from fewlabels.projects import export
 from fewlabels.projects.folder import NUM_TO_TELL_APART, ModelRecord
 from fewlabels.projects.model_training import is_up_to_date
@@ -168,12 +169,12 @@ def _write_model(
     export.write_table(folder / "predictions.parquet", schema, predictions())
     classes = names[: len(record.classes)]  # by their current names
     model = folder / "model"
-    config = export.save_model(model, classifier, classes, pool.images.shape)
+    config = model_folder.save_model(model, classifier, classes, pool.images.shape)
     strategy = project.settings.strategy.name
     card = export.model_card(config, record, project_status(project), strategy)
     files.replace_text(model / "README.md", card)
     if onnx:
-        export.write_onnx(model / "model.onnx", classifier, pool.images.shape)
+        model_folder.write_onnx(model / "model.onnx", classifier, pool.images.shape)
 
 
 def check_replaceable(folder: Path) -> None:

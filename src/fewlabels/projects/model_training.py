@@ -22,10 +22,10 @@ from fewlabels.models import encoders
 from fewlabels.models.cache import FeatureCache
 from fewlabels.models.classifiers import Embedded, FrozenClassifier
 from fewlabels.models.embedding import embedded
+from fewlabels.models.model_folder import load_model, save_model
 from fewlabels.names import identity
 from fewlabels.pool import UNKNOWN, Pool
 from fewlabels.projects import folder as folders
-from fewlabels.projects.export import load_model, save_model
 from fewlabels.projects.folder import ModelRecord
 from fewlabels.projects.settings import assumed_shares, with_shares
 from fewlabels.projects.snapshot import Snapshot

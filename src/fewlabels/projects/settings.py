@@ -11,8 +11,8 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fewlabels import errors, files, training
-from fewlabels.experiments.settings import Choice, faults, validated
-from fewlabels.models.encoders import Quality
+from fewlabels.experiments.settings import Choice, validated
+from fewlabels.models.encoders import LARGEST_SIDE, Quality
 from fewlabels.names import DEFAULT_STRATEGY
 
 _LAST_USED = ".project.json"  # the settings when the project was used last
@@ -21,9 +21,6 @@ FILE = "project.json"
 """Where the settings of a project are kept."""
 
 _MOST_BYTES = 2**24
-
-LARGEST_SIDE = 1024
-"""Largest side, in pixels, to which images are resized."""
 
 AUDIT_SHARE = 0.2
 """Share of the budget, or of the images if they are fewer, in the audit slice."""
@@ -150,7 +147,7 @@ class ProjectSettings(_Common):
             msg = f"'{path}' cannot be read: {error.strerror}."
             raise errors.ProjectError(msg) from error
         except ValidationError as error:
-            raise errors.ProjectError(f"'{path}': {faults(error)}") from error
+            raise errors.ProjectError(f"'{path}': {errors.faults(error)}") from error
 
     def write(self, folder: Path) -> None:
         """Write the settings into the project's folder, wholly or not at all."""
