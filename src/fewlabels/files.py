@@ -362,11 +362,8 @@ def _swap(first: Path, second: Path) -> bool:
     if sys.platform != "linux":
         return False
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
-    if rename is None:
-        return False
-    names = (os.fsencode(first), os.fsencode(second))
-    result = rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE)
-    return bool(result == 0)
+    places = _AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second)
+    return bool(rename and rename(*places, _RENAME_EXCHANGE) == 0)
 
 
 def _flush(path: Path) -> None:

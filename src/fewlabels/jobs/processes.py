@@ -21,16 +21,9 @@ from fewlabels.errors import FewlabelsError, JobError, check_range
 from fewlabels.jobs.events import Event
 from fewlabels.names import AllowCode
 
-ONE_THREAD = dict.fromkeys(
-    (
-        "OMP_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
-        "NUMBA_NUM_THREADS",
-        "VECLIB_MAXIMUM_THREADS",
-    ),
-    "1",
-)
+ONE_THREAD = {
+    f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS", "NUMBA")
+} | {"VECLIB_MAXIMUM_THREADS": "1"}
 """Environment of a worker that has one core."""
 
 RETRIES = 3
