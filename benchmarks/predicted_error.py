@@ -8,8 +8,8 @@ accuracy of that same network after FixMatch+DARP.
 
 ``FEWLABELS_DATA=DIR python -m benchmarks.predicted_error`` writes a line per set to
 benchmarks/results/predicted_error.jsonl; sets that are in the record are not trained
-again. ``--spread`` judges many more sets without training; ``--tables`` writes the
-section of docs/theory.md.
+again. ``--runs`` judges the labeled sets of finished benchmarks, whose accuracies are
+in their records, by the networks that the trainings began with.
 
 Shapes: N items in the pool, P labeled items, S sets.
 """
@@ -20,13 +20,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.twins import number_of
 from torch import Tensor
 
-from fewlabels import data, gram, training
+from fewlabels import data, files, gram, training
 from fewlabels.experiments.acquisition import hidden
 from fewlabels.experiments.diagnosis import ErrorPredictor
 from fewlabels.experiments.evaluation import accuracy
@@ -38,7 +40,13 @@ from fewlabels.search import maximize_smallest_eigenvalue
 
 RESULTS = Path(__file__).parent / "results"
 OUT = RESULTS / "predicted_error.jsonl"
-SPREAD = RESULTS / "draws.json"
+RUNS = RESULTS / "predicted_runs.jsonl"
+RECORDS = {
+    "table1_digits": "digits",
+    "table1_mnist": "of table1_mnist",
+    "repeated_mnist": "of repeated_mnist",
+}
+"""Records of benchmarks with FixMatch+DARP, and their pools."""
 DATA: dict[str, dict[str, Any]] = {
     "mnist": {"size": 8, "counts": [200] * 10},
     "digits": {},
@@ -49,14 +57,27 @@ SETS = {"1": 10, "30": 4, "all": 5, "greedy": 1}
 """Sets per network by the number of draws that each is the best of; "all" is as many as
 there are items, "greedy" the search that adds the best item each time."""
 NUM_MEASURED = 1000
-"""Random items over which errors are measured."""
+"""Random items over which errors are measured; half as many for the sets of runs."""
 SKETCH = {"sketch_width": 4000, "num_sketches": 10}
+
+
+POOLS = DATA | {
+    "of table1_mnist": {"name": "mnist", "size": 14, "counts": [500] * 10},
+    "of repeated_mnist": {
+        "name": "repeated-mnist",
+        "size": 8,
+        "counts": [25] * 10,
+        "times": 8,
+        "noise": 0.0,
+    },
+}
 
 
 @lru_cache
 def pool_of(name: str) -> Pool:
     """Return a pool with its labels."""
-    return data.load(name, **DATA[name])
+    options = {"name": name, **POOLS[name]}
+    return data.load(options.pop("name"), **options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +86,8 @@ class Untrained:
 
     data: str
     seed: int
+    step: int = 0
+    """Number of the round, of a run."""
 
     @cached_property
     def classifier(self) -> Classifier:
@@ -76,7 +99,7 @@ class Untrained:
         pool = pool_of(self.data)
         known = hidden(pool, SIZE).with_answers(Answers(items, pool.labels[items]))
         trainer = training.make("fixmatch-darp", **TRAINER)
-        return trainer.fit(known, stream(self.seed, "train", 0))
+        return trainer.fit(known, stream(self.seed, "train", self.step))
 
     @cached_property
     def kernels(self) -> dict[str, Kernel]:
@@ -95,7 +118,7 @@ class Untrained:
         """Items over which errors are measured."""
         generator = stream(0, "predicted error")
         return torch.randperm(len(pool_of(self.data)), generator=generator)[
-            :NUM_MEASURED
+            : NUM_MEASURED // 2 if self.step else NUM_MEASURED
         ]
 
     @cached_property
@@ -211,13 +234,53 @@ def train(path: Path) -> None:
         print(key_of(line), line["accuracy"], line["seconds"], flush=True)
 
 
+def judged_rounds(record: str) -> Iterator[dict[str, Any]]:
+    """Yield the labeled sets of a benchmark's record, but for what runs begin with."""
+    path = RESULTS / f"{record}.jsonl"
+    runs = [json.loads(text) for text in path.read_text("utf-8").splitlines()]
+    names = [number_of(name) for name in pool_of(RECORDS[record]).ids]
+    places = {name: index for index, name in enumerate(names)}
+    for seed in sorted({run["seed"] for run in runs}):
+        own = [run for run in runs if run["seed"] == seed]
+        for step in range(1, len(own[0]["rounds"])):
+            network = Untrained(RECORDS[record], seed, step)
+            for run in own:
+                asked = [line["ids"] for line in run["rounds"][:step]]
+                chosen = [*run["start"], *chain(*asked)]
+                items = torch.tensor([places[number_of(name)] for name in chosen])
+                reached = run["rounds"][step]
+                yield {
+                    "record": record,
+                    "seed": seed,
+                    "strategy": run["strategy"],
+                    "num_labeled": reached["num_labeled"],
+                    **network.judged(items),
+                    "accuracy": reached["accuracy"],
+                }
+
+
+def write(path: Path, found: Iterator[dict[str, Any]]) -> None:
+    """Write a record anew, as it is computed."""
+    with (
+        files.replace_file(path) as partial,
+        partial.open("w", encoding="utf-8") as file,
+    ):
+        for line in found:
+            file.write(json.dumps(line) + "\n")
+
+
 def main() -> None:
     """Judge, train, write."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--runs", nargs="*", metavar="RECORD", choices=RECORDS)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    train(given.out)
+    if given.runs is not None:
+        names = given.runs or [n for n in RECORDS if (RESULTS / f"{n}.jsonl").exists()]
+        write(RUNS, (line for name in names for line in judged_rounds(name)))
+    else:
+        train(given.out)
 
 
 if __name__ == "__main__":

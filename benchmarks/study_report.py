@@ -1,7 +1,8 @@
 """What records of studies say: tables, tests and pictures of the pages about them.
 
 ``python -m benchmarks.study_report`` writes each part between its marks in README.md,
-docs/study.md, docs/study-tables.md, docs/learners.md and docs/experiments.md, writes
+docs/study.md, docs/study-tables.md, docs/learners.md, docs/experiments.md and
+docs/theory.md, writes
 tables that are too long for a page to docs/tables, and draws the pictures; ``--check``
 only compares.
 """
@@ -19,6 +20,7 @@ from benchmarks import (
     practical_tables,
     record_tables,
     study_tables,
+    theory_tables,
     twins,
 )
 from benchmarks.study import SOURCES, STAGES
@@ -32,7 +34,7 @@ PAGES = (
     ROOT / "README.md",
     *(
         DOCS / f"{name}.md"
-        for name in ("study", "study-tables", "learners", "experiments")
+        for name in ("study", "study-tables", "learners", "experiments", "theory")
     ),
 )
 TABLES = DOCS / "tables"
@@ -90,6 +92,7 @@ def parts(screen: Study, confirm: Study, later: Study) -> dict[str, Callable[[],
         "shots": record_tables.shots,
         **practical_tables.parts(),
         **learner_tables.parts(),
+        **theory_tables.parts(),
         **twins.parts(),
     }
 

@@ -303,13 +303,14 @@ def _short(line: Run) -> Run:
 
 
 def number_of(name: str) -> str:
-    """Return the number of an image in its data set.
+    """Return the number of an image in its data set, and of its copy.
 
     Example:
-        >>> number_of("mnist/train/13377@fc558d34ccd5df86")
-        '13377'
+        >>> number_of("mnist/train/13377@fc558d34ccd5df86#1")
+        '13377#1'
     """
-    return name.rpartition("/")[2].partition("@")[0]
+    number, _, rest = name.rpartition("/")[2].partition("@")
+    return number + "".join(rest.partition("#")[1:])
 
 
 def main() -> None:

@@ -116,3 +116,100 @@ def test_figures_and_picture_are_written(tmp_path, monkeypatch, capsys, descents
     assert found["rules"]["npc"]["share_kept"] >= 0.99
     assert [row["rule"] for row in found["descents"]] == list(theory.RULES)
     assert 10_000 < picture.stat().st_size < 150_000
+
+
+# ------------------------------------------- the paper's appendix, line by line
+
+TARGETS = torch.tensor([1.0, -1, 1, -1]).double()
+
+
+def residuals_of(net):
+    return net(rows()) - TARGETS
+
+
+def gradient_of(net):
+    """Gradient of half the sum of squares by all weights."""
+    copy = TwoLayers(net.inner.clone(), net.outer.clone())
+    return residuals_of(net) @ gradients_naive(copy, rows())
+
+
+def loss_of(net):
+    return float(residuals_of(net).square().sum()) / 2
+
+
+def course(rate, steps=20):
+    """A network before each step of gradient descent."""
+    net = network()
+    for _ in range(steps):
+        yield net
+        net = net.stepped(rows(), residuals_of(net), rate)
+
+
+def left_over(net, rate):
+    """ξ of Lemma 1: by how much a step falls short of its first order."""
+    after = net.stepped(rows(), residuals_of(net), rate)
+    gained = rate * float(gradient_of(net).square().sum())
+    return loss_of(after) - loss_of(net) + gained
+
+
+def test_the_constants_of_near_convexity_are_eigenvalues():  # Definition 2, Lemma 2
+    rate = 1 / float(torch.linalg.eigvalsh(network().gram(rows()))[-1])
+    for net in course(rate):
+        values = torch.linalg.eigvalsh(net.gram(rows()))
+        squared = float(gradient_of(net).square().sum())
+        assert 2 * float(values[0]) * loss_of(net) <= squared * (1 + 1e-9)
+        assert squared <= 2 * float(values[-1]) * loss_of(net) * (1 + 1e-9)
+
+
+def test_the_recursion_holds_as_printed():  # Lemma 1, Eq. (7)
+    rate = 1 / float(torch.linalg.eigvalsh(network().gram(rows()))[-1])
+    for net in course(rate):
+        after = net.stepped(rows(), residuals_of(net), rate)
+        epsilon = float((after(rows()) - net(rows())).square().sum()) / 2
+        smallest = float(torch.linalg.eigvalsh(net.gram(rows()))[0])
+        bound = (1 - rate * smallest) * loss_of(net) + left_over(net, rate) + epsilon
+        assert loss_of(after) <= bound * (1 + 1e-9)
+
+
+def test_what_is_left_over_falls_with_the_square_of_the_step():  # Lemma 3, ξ
+    ratio = left_over(network(), 2e-2) / left_over(network(), 1e-2)
+    assert ratio == pytest.approx(4, rel=0.1)
+
+
+def test_outputs_move_by_at_most_the_largest_eigenvalue():  # Lemma 3, ε
+    largest = float(torch.linalg.eigvalsh(network().gram(rows()))[-1])
+    for net in course(0.5 / largest):
+        after = net.stepped(rows(), residuals_of(net), 0.5 / largest)
+        moved = float((after(rows()) - net(rows())).square().sum())
+        squared = float(gradient_of(net).square().sum())
+        assert moved <= 1.1 * (0.5 / largest) ** 2 * largest * squared
+
+
+def test_smoothness_bounds_how_much_gradients_differ():  # Proposition 2
+    matrix = torch.randn(6, 4, generator=stream(2, "matrix")).double()
+    beta = float(torch.linalg.eigvalsh(matrix.T @ matrix)[-1]) / 2  # α is zero
+    x, y = torch.randn(2, 100, 4, generator=stream(3, "points")).double()
+    moved = y - x
+    gradients = moved @ matrix.T @ matrix
+    products = (gradients * moved).sum(dim=1)
+    assert (products <= 2 * beta * moved.square().sum(dim=1)).all()
+    top = torch.linalg.eigh(matrix.T @ matrix).eigenvectors[:, -1]
+    assert float(top @ matrix.T @ matrix @ top) == pytest.approx(2 * beta)
+
+
+def test_a_step_of_hidden_units_is_linear_but_for_bounded_factors():  # Prop. 3 and 4
+    net = network()
+    after = net.stepped(rows(), residuals_of(net), 1.0)
+    first, second = (rows() @ one.inner.T for one in (net, after))
+    slopes = (second.relu() - first.relu()) / (second - first)
+    factors = (slopes - (first > 0).double())[second != first]
+    assert ((first > 0) != (second > 0)).any()
+    assert float(factors.abs().max()) <= 1
+
+
+@pytest.mark.parametrize("width", [256, 4096])
+def test_hidden_layers_have_norms_of_order_one(width):  # Proposition 5 prints o(1)
+    hidden = network(width).scale * (rows() @ network(width).inner.T).relu()
+    torch.testing.assert_close(
+        hidden.norm(dim=1), torch.ones(4).double(), atol=0.2, rtol=0
+    )

@@ -1,7 +1,10 @@
 """Benchmarks that are not finished, have failed, or hold next to nothing."""
 
+import csv
 import math
+import re
 
+import numpy as np
 import pytest
 from tests.report.benches import Bench, condition, experiment, facts
 from tests.report.test_page import text_of
@@ -13,6 +16,7 @@ from fewlabels.experiments.bench.recipes import names, recipe
 from fewlabels.experiments.evaluation import holm
 from fewlabels.experiments.settings import Choice
 from fewlabels.report import write_bench_report
+from fewlabels.report.bench import finding
 from fewlabels.report.bench_sections import context_of
 
 ALL = ("accuracy", "overlap", "redundancy")
@@ -208,7 +212,7 @@ def test_one_query_each_is_shown_as_table_3(tmp_path):
     assert "& \\multicolumn{4}{c}{zero-shot, all asked for} & " in latex
     assert "& \\multicolumn{4}{c}{single-shot} \\\\" in latex
     assert "$70.28 \\pm 13.22$" in latex
-    assert "badge (under 4 of 4 conditions) fall behind npc by" in words
+    assert "badge (under 4 of 4 conditions) fell behind npc by" in words
     assert not (path.parent / "figures").exists()
 
 
@@ -278,3 +282,56 @@ def test_a_damaged_experiment_does_not_stop_the_report_of_another(tmp_path):
     assert write_bench_report(bench.folder, "toys").exists()
     with pytest.raises(RunError, match=r"other\.json"):
         write_bench_report(bench.folder, "other")
+
+
+def test_no_p_value_is_printed_beyond_what_ten_seeds_can_say(tmp_path):
+    bench = Bench(tmp_path, experiment(seeds=tuple(range(10))))
+    for seed in range(10):
+        luck = 1e-4 * (seed * 7 % 5)
+        bench.run("random", seed, [0.5, 0.1, 0.10], picks=range(100 * seed, 999))
+        picks = range(40 + 100 * seed, 999)
+        bench.run("npc", seed, [0.5, 0.8 + luck, 0.9 + luck], picks=picks)
+    context = context_of(read_results(bench.folder, bench.experiment))
+    assert min(c.test.t_p for c in context.comparisons) < 1e-10
+    words = shown(bench)
+    assert "< 0.001" in words.replace("\N{NO-BREAK SPACE}", " ")
+    tables = (tmp_path / "reports" / "toys" / "tables").glob("*.tex")
+    for text in (words, *(table.read_text("utf-8") for table in tables)):
+        assert not re.search(r"\de-\d", text)
+
+
+def test_intervals_of_accuracies_end_at_the_ends_of_the_scale(tmp_path):
+    bench = Bench(tmp_path, experiment())
+    for seed, accuracy in enumerate((0.97, 1.0, 1.0)):
+        bench.run("random", seed, [0.5, 0.0 + (1 - accuracy), accuracy])
+        bench.run("npc", seed, [0.5, 0.01 * seed, accuracy])
+    shown(bench)
+    file = tmp_path / "reports" / "toys" / "tables" / "accuracy.csv"
+    with file.open(encoding="utf-8", newline="") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["low"]]
+    assert min(float(row["low"]) for row in rows) == 0
+    assert max(float(row["high"]) for row in rows) in {1, 100}
+
+
+@pytest.mark.parametrize("case", range(6))
+def test_the_headline_never_contradicts_its_table(case, tmp_path):
+    bench = Bench(tmp_path, experiment(seeds=tuple(range(5))))
+    rng, lead = np.random.default_rng(case), (0.0, 0.02, 0.05, -0.02, -0.15, 0.2)[case]
+    for seed in range(5):
+        chance, luck = 0.6 + 0.02 * rng.normal(size=2)
+        picks = range(200 * seed % 800, 999)
+        bench.run("random", seed, [0.5, 0.55, chance], picks=picks)
+        bench.run("npc", seed, [0.5, 0.55, luck + lead], picks=picks[40:])
+    context = context_of(read_results(bench.folder, bench.experiment))
+    (test,) = (
+        c.test
+        for c in context.comparisons
+        if (c.test.name, c.test.against, c.measure) == ("npc", "random", "the end")
+    )
+    headline = finding(context).partition(" By the area")[0]
+    is_clear = test.t_holm < 0.05
+    assert ("no difference from random" in headline) is not is_clear
+    assert ("npc beat random" in headline) is (is_clear and test.difference > 0)
+    has_fallen = is_clear and test.difference < 0
+    assert ("npc fell behind random" in headline) is has_fallen
+    assert is_clear is (case > 3)

@@ -210,7 +210,7 @@ def _clear(context: Context, tests: Sequence[Comparison]) -> str:
     """Return which strategies are significantly better or worse; empty: none."""
     total, parts = len(context.conditions), []
     significant = [comparison.test for comparison in tests if comparison.is_significant]
-    for sign, verb in ((1, "beat"), (-1, "fall behind")):
+    for sign, verb in ((1, "beat"), (-1, "fell behind")):
         clear = [test for test in significant if sign * test.difference > 0]
         if clear:
             shares = sorted(abs(test.difference) for test in clear)
