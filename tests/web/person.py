@@ -95,9 +95,9 @@ class Person:
         """Merge a class into another one, and see it go."""
         self.page.focus(f"[aria-label='Merge {name}']")
         self.press("Enter")
-        self.page.focus("dialog select")
+        self.page.focus("#dialog select")
         self.page.keyboard.type(into)
-        self.page.focus("dialog .main")
+        self.page.focus("#dialog .main")
         self.press("Enter")
         self.waits_for(f"[aria-label='Bring back {name}']")
         self.until(f"!document.querySelector('[aria-label=\"Merge {name}\"]')")

@@ -14,6 +14,8 @@ from fewlabels.projects import NextStep, Project, predict, training_plan
 pytest.importorskip("playwright.sync_api")
 
 NUM_IMAGES, NUM_LABELS = 1200, 40
+COUNT = "document.querySelector('.browse-count').textContent"
+PHONE = {"width": 390, "height": 844}
 
 pytestmark = [
     pytest.mark.slow,
@@ -38,7 +40,10 @@ def test_from_a_folder_to_a_model_by_keyboard_alone(
     try:
         person = Person(chromium, server.address, target)
         assert "token" not in person.page.url
-        for _ in range(5):
+        first, right = person.file, person.sees()
+        wrong = (right + 1) % 10
+        person.press(str((wrong + 1) % 10))
+        for _ in range(4):
             person.labels()
         skipped = person.file
         person.press("Space")
@@ -72,9 +77,24 @@ def test_from_a_folder_to_a_model_by_keyboard_alone(
         person.waits_for(".tile")  # as soon as all images were looked at
         assert sum(person.confirms() for _ in range(10)) > 200
         assert person.spent() == num_spent  # what was confirmed costs nothing
+        names, page = NAMES.split(","), person.page
+        person.press("Shift+B")
+        person.until(f"{COUNT}.startsWith('{NUM_IMAGES:,} images')")
+        person.press("/")
+        page.keyboard.type(first)
+        person.press("Enter")
+        person.until(f"{COUNT}.startsWith('1 of ')")
+        person.press("Enter")
+        person.waits_for(f".browse-history >> text=labeled it {names[wrong]}")
+        person.press(str((right + 1) % 10))
+        person.waits_for(f".browse-history >> text=the label to {names[right]}")
+        person.press("Escape")
+        person.is_saved()
+        with Project.open(tmp_path / "digits-labels") as project:
+            labels = {e.item[:4]: e.class_number for e in project.store.labels()}
+        assert labels[first[:4]] == right
         person.press("Shift+C")
         person.waits_for("[aria-label='Merge smudge']")
-        page = person.page
         page.fill("[aria-label='Name of smudge']", "blot")
         person.press("Enter")
         person.waits_for("[aria-label='Merge blot']")
@@ -110,6 +130,77 @@ def test_from_a_folder_to_a_model_by_keyboard_alone(
     right = sum(a == b for a, b in zip(found.labels, truth, strict=True))
     record_testsuite_property("accuracy", right / len(truth))
     assert right >= 0.9 * len(truth)
+
+
+def test_from_a_folder_to_a_model_by_touch_on_a_phone(tmp_path, chromium):
+    target, names = digits(tmp_path / "digits", range(400)), NAMES.split(",")
+    options = ("--classes", NAMES, "--budget", str(NUM_LABELS), "--audit", "10")
+    options += ("--trainer", "frozen-linear", "--encoder", "pixels")
+    server = Server(tmp_path / "digits", *options)
+    try:
+        phone = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
+        person = Person(chromium, server.address, target, **phone)
+        page = person.page
+
+        def goes_to(view):
+            page.tap(f"[data-view={view}]")
+            person.waits_for(f"#view-{view}:not([hidden])")
+            page.wait_for_load_state("networkidle")
+            width = page.evaluate("document.documentElement.scrollWidth")
+            assert width <= PHONE["width"], view
+
+        first, right = person.file, person.sees()
+        wrong = names[(right + 1) % 10]
+        page.tap(f"#classes button:has-text('{wrong}')")
+        while person.spent() < NUM_LABELS:
+            digit = person.sees()
+            page.tap(f"#classes button:has-text('{names[digit]}')")
+        goes_to("review")
+        person.waits_for(".tile img")
+        before, title = person.turn(), page.text_content(".review-head h2")
+        place = names.index(title.split()[1])
+        for tile in page.locator(".tile").all():
+            file = tile.locator("img").get_attribute("alt")
+            if target[int(file[:4])] != place:
+                tile.tap()  # left out
+        page.tap(".review-head .main")
+        person.sees_a_grid(before)
+        person.is_saved()
+
+        def labels():
+            with Project.open(tmp_path / "digits-labels") as project:
+                return list(project.store.labels())
+
+        confirmed = [e for e in labels() if e.is_confirmed]
+        assert confirmed
+        assert all(target[int(e.item[:4])] == e.class_number for e in confirmed)
+        goes_to("browse")
+        page.tap(".browse-filters input")
+        page.keyboard.type(first)
+        person.until(f"{COUNT}.startsWith('1 of ')")
+        page.tap("#image-0")
+        person.waits_for(f".browse-history >> text=labeled it {wrong}")
+        page.tap(f"dialog [aria-label=Label] >> text={names[right]}")
+        person.waits_for(f".browse-history >> text=the label to {names[right]}")
+        page.tap("dialog >> text=Close")
+        person.is_saved()
+        found = {e.item[:4]: e.class_number for e in labels()}
+        assert found[first[:4]] == right
+        goes_to("classes")
+        page.tap("[aria-label='Merge nine']")
+        page.select_option("#dialog select", "eight")
+        page.tap("#dialog .main")
+        person.waits_for("[aria-label='Bring back nine']")
+        assert 9 not in {e.class_number for e in labels()}
+        goes_to("results")
+        person.waits_for(".matrix td.right button")
+        person.waits_for("text=Have I labeled enough?")
+        page.tap("#view-results >> text=Export")
+        person.waits_for("text=which learned from")
+        assert person.errors == []
+    finally:
+        server.stop()
+    assert (tmp_path / "digits-labels/export/model").is_dir()
 
 
 def test_grids_by_pointer_and_keys(tmp_path, chromium):
@@ -176,6 +267,49 @@ def test_grids_by_pointer_and_keys(tmp_path, chromium):
         assert person.errors == []
     finally:
         server.stop()
+
+
+def test_confirmed_images_come_back_and_show_how_often_people_slip(tmp_path, chromium):
+    target = digits(tmp_path / "digits", range(500))
+    options = ("--classes", NAMES, "--budget", "120", "--audit", "0", "--query", "10")
+    options += ("--trainer", "frozen-linear", "--encoder", "pixels")
+    server = Server(tmp_path / "digits", *options)
+    try:
+        person = Person(chromium, server.address, target)
+        page = person.page
+        while person.spent() < 30:
+            person.labels()
+        person.press("Shift+R")
+        person.waits_for(".tile")
+        assert sum(person.confirms() for _ in range(10)) > 150
+        person.is_saved()
+        with Project.open(tmp_path / "digits-labels") as project:
+            labels = project.store.labels()
+            confirmed = {e.item[:4] for e in labels if e.is_confirmed}
+        person.press("Shift+L")
+        page.evaluate("document.querySelector('.options').open = true")
+        page.check("#thinks")
+        again = []
+        while len(again) < 4:
+            digit = person.sees()
+            if person.file[:4] in confirmed:
+                again.append(person.file)
+                page.wait_for_timeout(500)
+                assert page.is_hidden("#thought")  # nothing sways the answer
+                digit += len(again) == 1  # the first time it is seen otherwise
+            person.press(str((digit + 1) % 10))
+        page.wait_for_selector("#thought:not([hidden])")  # others do show it
+        person.is_saved()
+        person.press("Shift+S")
+        person.waits_for("text=4 confirmed images came back in Label")
+        assert "1 got another class" in page.text_content("#view-results")
+        assert person.errors == []
+    finally:
+        server.stop()
+    with Project.open(tmp_path / "digits-labels") as project:
+        store = project.store
+        repeated = [e for e in store.events() if "repeated" in e.payload]
+        assert [e.item[:4] for e in repeated] == [name[:4] for name in again]
 
 
 def test_an_export_learns_first_and_a_final_training_is_confirmed(tmp_path, chromium):

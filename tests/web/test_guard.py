@@ -92,6 +92,25 @@ def test_without_the_token_there_is_nothing(browser):
     assert client.post("/", params={"token": TOKEN}, headers=HEADERS).status_code == 401
 
 
+def test_no_address_answers_strangers_or_forms_of_other_sites(browser):
+    description = browser.get("/api/openapi.json").json()["paths"]
+    new = {"/api/browse", "/api/map", "/api/history", "/api/change", "/api/results"}
+    assert new | {"/api/classes", "/api/classes/change", "/api/budget"} <= {
+        *description
+    }
+    client, num_changing = stranger(browser), 0
+    for path, methods in description.items():
+        place = re.sub("[{}]", "", path)
+        for method in methods:
+            answer = client.request(method, place, headers=HEADERS)
+            assert answer.status_code == 401, path
+            if method != "get":
+                num_changing += 1
+                answer = browser.client.request(method, place, json={})
+                assert answer.status_code in {401, 403}, path
+    assert num_changing > 15
+
+
 def test_the_token_becomes_a_cookie_that_scripts_do_not_see(browser):
     told = stranger(browser).get("/", params={"token": TOKEN})
     cookie = told.headers["set-cookie"]
