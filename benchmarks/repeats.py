@@ -69,7 +69,7 @@ def simulated(place: Path, overlooked: float, wrong_keys: float, draws: Random) 
 
 def main() -> None:
     """Simulate all people, and write the record."""
-    rows = []
+    rows = {}
     with tempfile.TemporaryDirectory() as place:
         begin(Path(place))
         for overlooked, wrong_keys in CASES:
@@ -84,21 +84,17 @@ def main() -> None:
                 numbers.append(number)
                 covers.append(1 - found.high <= overlooked <= 1 - found.low)
                 widths.append(found.high - found.low)
-            rows.append(
-                {
-                    "overlooked": 100 * overlooked,
-                    "wrong_keys": 100 * wrong_keys,
-                    "people": NUM_PEOPLE,
-                    "confirmed": NUM_IMAGES,
-                    "repeated": round(float(np.mean(numbers)), 1),
-                    "stated": round(100 * float(np.mean(told)), 1),
-                    "interval_width": round(100 * float(np.mean(widths)), 1),
-                    "inside": round(100 * float(np.mean(covers)), 1),
-                }
-            )
-            print(rows[-1], flush=True)
-    text = json.dumps(rows).replace('{"over', '\n{"over')
-    RECORD.write_text(text + "\n", "utf-8")
+            case = f"{overlooked:.0%} overlooked, {wrong_keys:.0%} wrong keys"
+            rows[case] = {
+                "people": NUM_PEOPLE,
+                "confirmed": NUM_IMAGES,
+                "repeated": round(float(np.mean(numbers)), 1),
+                "stated": round(100 * float(np.mean(told)), 1),
+                "interval_width": round(100 * float(np.mean(widths)), 1),
+                "inside": round(100 * float(np.mean(covers)), 1),
+            }
+            print(case, rows[case], flush=True)
+    RECORD.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
