@@ -15,7 +15,7 @@ from tests.training.conftest import tiny_pool
 from fewlabels import names, strategies, training
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.experiments.acquisition import mark_of
-from fewlabels.names import Identity, identity
+from fewlabels.names import Identity, identity, source_hash
 from fewlabels.pool import Split
 from fewlabels.training.training import TrainingTask
 from fewlabels.training.views import Views
@@ -289,7 +289,7 @@ def test_the_source_of_an_own_encoder_is_a_part_of_a_training(tmp_path, monkeypa
     assert list(before.source) == ["own_encoder"]
     assert before.source["own_encoder"] != "unknown"
     assert encoder("net = nn.Flatten()\n") == before
-    changes = before.changes(encoder("net = nn.Flatten()  # another one\n"))
+    changes = before.changes(encoder("net = nn.Flatten(2)\n"))
     assert changes == ["the source of 'own_encoder' is not what it was"]
     sys.modules.pop("own_encoder")
     assert not identity(training.make("frozen-linear", encoder="pixels")).source
@@ -325,3 +325,76 @@ def test_changes_are_listed():
 
 def test_a_number_beyond_floats_is_itself():
     assert identity(Mine(steps=10**400)).options["steps"] == 10**400
+
+
+# ------------------------------------------------------------ what decides a source
+
+MODULE = '''
+"""A module."""
+import math
+
+WEIGHTS = {"a": 1}
+
+
+def helper(x):
+    """Help."""
+    return x + WEIGHTS["a"] + math.pi
+
+
+class Mine:
+    """A strategy."""
+
+    def select(self):  # as asked
+        return helper(2)
+
+
+def plot():
+    return 3
+
+
+if __name__ == "__main__":
+    WEIGHTS = plot()
+'''
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_same"),
+    [
+        ("  # as asked", "  # differently", True),
+        ('"""A strategy."""', '"""The best strategy."""', True),
+        ('    """Help."""\n', "", True),
+        ("return 3", "return  4", True),
+        ("WEIGHTS = plot()", "print(1)", True),
+        ("helper(2)", "helper(3)", False),
+        ("x + WEIGHTS", "x - WEIGHTS", False),
+        ('"a": 1', '"a": 2', False),
+        ("import math", "import cmath as math", False),
+        ("def plot", "WEIGHTS.update(a=3)\n\n\ndef plot", False),
+        ("def plot", "Mine.size = 3\n\n\ndef plot", False),
+        ("def plot", "for i in range(2):\n    WEIGHTS[i] = 1\n\n\ndef plot", False),
+        ("def plot", "result = helper(3)\n\n\ndef plot", True),
+    ],
+)
+def test_a_source_is_what_a_class_uses_without_comments(
+    old, new, is_same, tmp_path, monkeypatch
+):
+    assert old in MODULE
+    hashes = []
+    monkeypatch.syspath_prepend(tmp_path)
+    for number, text in enumerate([MODULE, MODULE.replace(old, new, 1)]):
+        name = f"own_{abs(hash((old, new)))}_{number}"
+        (tmp_path / f"{name}.py").write_text(text)
+        module = importlib.import_module(name)
+        hashes.append(identity(module.Mine()).source[name])
+    assert (hashes[0] == hashes[1]) == is_same
+
+
+def test_what_cannot_be_followed_counts_as_a_whole(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    text = "globals()['Mine'] = type('Mine', (), {'x': 1, '__module__': __name__})\n"
+    hashes = []
+    for number, end in enumerate(["", "# comment\n"]):
+        (tmp_path / f"made_{number}.py").write_text(text + end)
+        module = importlib.import_module(f"made_{number}")
+        hashes.append(source_hash(module.__name__, ["Mine"]))
+    assert hashes[0] != hashes[1]

@@ -10,6 +10,7 @@ readers of files call :func:`check_code` first.
 resumed run notices that it would do something else.
 """
 
+import ast
 import dataclasses
 import inspect
 import json
@@ -38,6 +39,7 @@ OMIT_DEFAULT = {"omit_default": True}
 """Metadata of an option that was added later: its default is not part of an identity,
 so that objects keep the identity that they had before."""
 
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _PACKAGE = __name__.partition(".")[0]
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -138,10 +140,9 @@ def import_paths(chosen: Any) -> Iterator[str]:
     Yields:
         An import path.
     """
-    if isinstance(chosen, str):
-        if is_import_path(chosen):
-            yield chosen
-    elif isinstance(chosen, Collection):
+    if isinstance(chosen, str) and is_import_path(chosen):
+        yield chosen
+    elif isinstance(chosen, Collection) and not isinstance(chosen, str):
         for inner in chosen.values() if isinstance(chosen, Mapping) else chosen:
             yield from import_paths(inner)
 
@@ -281,7 +282,7 @@ class Identity(pydantic.BaseModel):
     """Options by name, as JSON can hold them."""
     source: dict[str, str]
     """A hash of each module outside this package that defines the class or one of its
-    bases."""
+    bases: of the class and what it uses there, without comments and docstrings."""
 
     def changes(self, now: "Identity") -> list[str]:
         """Return a sentence for each difference from another identity."""
@@ -370,17 +371,22 @@ def _plain(value: Any) -> Any:
 
 def _sources(thing: Any) -> Iterator[tuple[str, str]]:
     """Yield external modules that define an object's types or options, and hashes."""
-    modules = [parent.__module__ for parent in type(thing).__mro__]
+    used: list[Any] = [*type(thing).__mro__]
     for field in dataclasses.fields(thing) if dataclasses.is_dataclass(thing) else ():
         if field.metadata.get("code"):
             value = getattr(thing, field.name)
-            if not isinstance(value, str):
-                modules.append((value if _is_code(value) else type(value)).__module__)
-            elif is_import_path(value):
-                modules.append(value.partition(":")[0])
-    for name in dict.fromkeys(modules):
-        if is_external(name):
-            yield name, source_hash(name)
+            names_itself = isinstance(value, str) or _is_code(value)
+            used.append(value if names_itself else type(value))
+    modules = dict[str, set[str]]()
+    for value in used:
+        is_text = isinstance(value, str)
+        path = value if is_text else f"{value.__module__}:{value.__qualname__}"
+        module, colon, name = path.partition(":")
+        if colon:
+            modules.setdefault(module, set()).add(name.partition(".")[0])
+    for module, names in modules.items():
+        if is_external(module):
+            yield module, source_hash(module, names)
 
 
 def is_external(module: str) -> bool:
@@ -388,10 +394,47 @@ def is_external(module: str) -> bool:
     return module.partition(".")[0] not in {_PACKAGE, *sys.stdlib_module_names}
 
 
-def source_hash(module: str) -> str:
-    """Return a hash of the source of a module; "unknown" where there is none."""
+def source_hash(module: str, names: Collection[str] = ()) -> str:
+    """Return a hash of the source of a module; "unknown" where there is none.
+
+    Args:
+        module: Name of the module.
+        names: What is used of it. Then statements count that define these or what they
+            use in turn; comments, docstrings and layout do not. Empty: the whole text.
+
+    Returns:
+        The hash.
+    """
     try:
         source = inspect.getsource(sys.modules[module])
-    except (KeyError, OSError, TypeError):  # typed into a console, or compiled
+        body = ast.parse(source).body if names else []
+    except (KeyError, OSError, TypeError, SyntaxError):  # of a console, or compiled
         return "unknown"
-    return sha256(source.encode()).hexdigest()
+    used, known, kept = {"*", *names}, set[str](), list[ast.stmt]()
+    while used != known:
+        known, kept = used, [part for part in body if _changed_by(part) & used]
+        nodes = [node for part in kept for node in ast.walk(part)]
+        used = used | {node.id for node in nodes if isinstance(node, ast.Name)}
+        for node in nodes:
+            if isinstance(node, _DEFINITIONS) and ast.get_docstring(node):
+                node.body = node.body[1:]
+    is_clear = bool(names) and set[str]().union(*map(_changed_by, kept)) >= {*names}
+    text = "".join(map(ast.dump, kept)) if is_clear else source
+    return sha256(text.encode()).hexdigest()
+
+
+def _changed_by(part: ast.stmt) -> set[str]:
+    """Return the names of a module that a statement defines or changes."""
+    if isinstance(part, ast.If) and "__main__" in ast.dump(part.test):
+        return set()  # which is no part of the module
+    changed = set[str]()
+    for node in [part] if isinstance(part, _DEFINITIONS) else ast.walk(part):
+        if isinstance(node, _DEFINITIONS):
+            changed.add(node.name)
+        elif isinstance(node, ast.alias):
+            changed.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(getattr(node, "ctx", None), ast.Store | ast.Del) or (
+            isinstance(part, ast.Expr) and isinstance(node, ast.Attribute)
+        ):  # such as WEIGHTS.update(...)
+            changed |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return changed

@@ -9,8 +9,10 @@ read only when they are used, for pools that do not fit into memory.
 
 import json
 import mmap
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
+from html import escape
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -224,6 +226,23 @@ def _map_rows(path: str, layout: tuple[Any, ...], *options: Any) -> MappedRows:
     return MappedRows(array, *options)
 
 
+class Summary:
+    """Shows what matters of an object in a line, and in a notebook as a table."""
+
+    def _facts(self) -> Mapping[str, Any]:
+        """Return what is shown, by name."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name}={value}" for name, value in self._facts().items())
+        return f"{type(self).__name__}({facts})"
+
+    def _repr_html_(self) -> str:
+        facts = {name: escape(str(value)) for name, value in self._facts().items()}
+        rows = (f"<tr><th>{escape(n)}</th><td>{facts[n]}</td></tr>" for n in facts)
+        return f"<table>{''.join(rows)}</table>"
+
+
 class Images(Protocol):
     """Items that are read on demand; nothing is decoded before it is needed."""
 
@@ -262,10 +281,10 @@ class ArrayImages:
 class Split:
     """Labeled images that are kept apart, for measuring only."""
 
-    images: Images
+    images: Images = field(repr=False)
     labels: Tensor
     """Class numbers, shape (n,)."""
-    ids: tuple[str, ...] = ()
+    ids: tuple[str, ...] = field(default=(), repr=False)
     """Names of the items where they have some, to notice when they change."""
 
     def __post_init__(self) -> None:
@@ -277,8 +296,8 @@ class Split:
         return len(self.labels)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Pool:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Pool(Summary):
     """Images, their names, the labels so far and the items that may be asked about.
 
     ``candidates`` is not simply "unlabeled": an item of an audit slice, one that a
@@ -348,6 +367,11 @@ class Pool:
             test=test,
             are_distinct=ids is None,
         )
+
+    def _facts(self) -> Mapping[str, Any]:
+        shape, names = tuple(self.images.shape), reprlib.repr(list(self.classes))
+        facts = {"items": len(self), "shape": shape, "classes": names}
+        return facts | {"labeled": len(self.labeled), "test": len(self.test or ())}
 
     def __len__(self) -> int:
         """Return the number of items, labeled or not."""
@@ -437,6 +461,16 @@ class Round:
     """What was answered; possibly fewer items than were asked."""
     median_accuracy: float | None = None
     """Median of the training's last evaluations; None where none were made."""
+    calibration_error: float | None = None
+    """How far confidence is from accuracy on the test split, over 15 equal bins."""
+    brier_score: float | None = None
+    """Mean squared error of the probabilities on the test split, 0 to 2."""
+    classifier: Any = field(default=None, repr=False)
+    """The classifier of this round if it was asked for; never pickled."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the classifier out."""
+        return vars(self) | {"classifier": None}
 
 
 def check_labels(labels: Tensor, num_classes: int) -> None:

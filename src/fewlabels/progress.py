@@ -94,6 +94,11 @@ def reporting(*reporters: Reporter) -> AbstractContextManager[None]:
     return _assigned(_reporters, _reporters.get() + reporters)
 
 
+def is_heard() -> bool:
+    """Return whether anybody receives reports."""
+    return bool(_reporters.get())
+
+
 @contextmanager
 def track(task: str, total: int, *, done: int = 0) -> Iterator[Advance]:
     """Announce a task of ``total`` units, and yield a function that advances it.

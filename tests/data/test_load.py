@@ -76,7 +76,7 @@ def test_a_path_that_leads_nowhere(tmp_path):
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ([1, 2], {}, "A list cannot be loaded"),
+        ({1, 2}, {}, "A set cannot be loaded"),
         ("digits", {"size": 0}, "size is 0"),
         ("digits", {"test_share": 1}, "test_share is 1"),
         ("digits", {"noise": 0.1}, "give times as well"),

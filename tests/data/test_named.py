@@ -1,6 +1,8 @@
 import hashlib
 import os
+import shutil
 import socket
+import tarfile
 import threading
 import time
 from dataclasses import replace
@@ -10,12 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.io import savemat
 from sklearn.datasets import load_digits
 from tests.data.test_official import packed, trusted, write_cifar10, write_set
 
 from fewlabels.data import official
 from fewlabels.data.loading import digits_pool, load, names
 from fewlabels.data.official import (
+    STANDARD_SETS,
     StandardSet,
     fetch,
     named_pool,
@@ -45,6 +49,8 @@ def test_the_names_are_sorted():
         "fashion-mnist",
         "mnist",
         "repeated-mnist",
+        "stl10",
+        "svhn",
     ]
     with pytest.raises(UnknownNameError, match="Did you mean 'cifar10'"):
         load("cifar-10")
@@ -91,6 +97,61 @@ def test_cifar_is_found(tmp_path, prepared):
     pool = standard_pool(trusted(tmp_path), [tmp_path])
     assert pool.images.shape == (3, 32, 32)
     assert pool.classes[0] == "name0"
+
+
+def checked_by_its_own_hashes(standard, folder):
+    """Return the set with the hashes of tiny files in the same format."""
+    files = {name: folder / standard.folder / name for name in standard.md5}
+    hashes = {
+        n: hashlib.md5(path.read_bytes()).hexdigest() for n, path in files.items()
+    }
+    return replace(standard, md5=hashes)
+
+
+def test_svhn_is_read_from_files_of_matlab(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 4), np.uint8)
+    for part in ("train", "test"):
+        labels = np.array([[1], [10], [2], [9]], np.uint8)
+        savemat(tmp_path / f"{part}_32x32.mat", {"X": images, "y": labels})
+    pool = standard_pool(
+        checked_by_its_own_hashes(STANDARD_SETS["svhn"], tmp_path), [tmp_path]
+    )
+    assert pool.labels.tolist() == [1, 0, 2, 9]  # ten stands for zero
+    assert pool.images.shape == (3, 32, 32)
+    assert len(pool.test) == 4
+    one = pool.images.read(torch.tensor([2]))[0].numpy()
+    assert np.array_equal(one.transpose(1, 2, 0), images[..., 2])
+    with pytest.raises(DataError, match=r"train_32x32.mat is not the published file"):
+        standard_pool(STANDARD_SETS["svhn"], [tmp_path])
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_stl10_is_read_column_by_column(tmp_path, is_packed):
+    home = tmp_path / "stl10_binary"
+    home.mkdir()
+    images = np.random.default_rng(0).integers(0, 256, (2, 96, 96, 3), np.uint8)
+    for part, labels in (("train", [1, 10]), ("test", [2, 3])):
+        images.transpose(0, 3, 2, 1).tofile(home / f"{part}_X.bin")
+        np.array(labels, np.uint8).tofile(home / f"{part}_y.bin")
+    stl10 = checked_by_its_own_hashes(STANDARD_SETS["stl10"], tmp_path)
+    if is_packed:
+        with tarfile.open(tmp_path / "stl10_binary.tar.gz", "w:gz") as tar:
+            tar.add(home, home.name)
+        shutil.rmtree(home)
+    pool = standard_pool(stl10, [tmp_path])
+    assert pool.labels.tolist() == [0, 9]
+    assert pool.test.labels.tolist() == [1, 2]
+    assert (pool.classes[0], pool.classes[9]) == ("airplane", "truck")
+    read = pool.images.read(torch.arange(2)).numpy().transpose(0, 2, 3, 1)
+    assert np.array_equal(read, images)
+
+
+def test_an_archive_that_lacks_a_file_is_refused(tmp_path):
+    (tmp_path / "readme").write_text("x")
+    with tarfile.open(tmp_path / "stl10_binary.tar.gz", "w:gz") as tar:
+        tar.add(tmp_path / "readme", "stl10_binary/readme")
+    with pytest.raises(DataError, match=r"lacks train_X.bin, .*fetch it again"):
+        standard_pool(STANDARD_SETS["stl10"], [tmp_path])
 
 
 def test_places_follow_the_environment(monkeypatch):

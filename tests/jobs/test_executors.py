@@ -287,3 +287,41 @@ def test_parts_are_done_in_order_whatever_becomes_of_workers(tmp_path, monkeypat
             list(tasks.map(double, [1, -1]))
         with pytest.raises(JobError, match="was lost 2 times"):
             list(tasks.map(double, [101]))
+
+
+# ------------------------------------------------------------------------ of GPUs
+
+
+@pytest.fixture
+def four_gpus(monkeypatch):
+    """This machine seems to have four GPUs."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def seen_by(executor, folder):
+    """Return the GPUs that each process sees, where none is given a second call."""
+    calls = [
+        {"folder": str(folder), "num": executor.num_workers}
+    ] * executor.num_workers
+    ended = executor.run(f"{CALLS}:meet", calls, folder)
+    return sorted(end["result"] for _, end in ended)
+
+
+@pytest.mark.usefixtures("four_gpus")
+def test_four_gpus_have_four_workers_and_each_sees_one(tmp_path, monkeypatch):
+    assert seen_by(LocalExecutor(), tmp_path) == ["0", "1", "2", "3"]
+    (tmp_path / "few").mkdir()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,5,2,GPU-1a")
+    assert seen_by(LocalExecutor(), tmp_path / "few") == ["2", "5", "7", "GPU-1a"]
+
+
+@pytest.mark.usefixtures("four_gpus")
+def test_gpus_are_shared_out_evenly(tmp_path):
+    assert LocalExecutor().num_workers == 4
+    assert LocalExecutor(gpus=2).devices == [["0", "1"], ["2", "3"]]
+    assert LocalExecutor(gpus=2).num_workers == 2
+    assert LocalExecutor(gpus=0).num_workers == num_cores()
+    assert seen_by(LocalExecutor(6), tmp_path) == ["0", "0", "1", "1", "2", "3"]
+    with pytest.raises(UsageError, match="shall have 5 GPUs; 4 are there"):
+        LocalExecutor(gpus=5)

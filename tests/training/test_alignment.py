@@ -196,3 +196,27 @@ def test_an_estimated_target_follows_the_predictions():
 def test_a_target_for_another_number_of_classes_is_explained():
     with pytest.raises(UsageError, match="target has 2 entries; give 3, one per class"):
         make("fixmatch-darp", target=(0.5, 0.5)).check(tiny_pool(num_classes=3))
+
+
+def test_a_step_of_darp_reads_nothing_back_from_the_device():
+    """On the device "meta", whatever would copy numbers to the host is an error."""
+    stepper, items = begun(), torch.tensor([3, 7, 3])
+    stepper.memory["counts"][0] = 1
+    for name in stepper.task.training.alignment.on_device:
+        stepper.memory[name] = stepper.memory[name].to("meta")
+    found = labels_of(stepper, rows(3).to("meta"), items, 1)
+    assert found.probabilities.device.type == found.keeps.device.type == "meta"
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        found.keeps.cpu()
+
+
+def test_of_an_item_that_occurs_twice_the_last_prediction_stays():
+    stepper, items = begun(), torch.tensor([3, 7, 3, 3])
+    labels_of(stepper, rows(4), items, 0)
+    stored = stepper.memory["stored"]
+    assert torch.equal(stored[[3, 7]], rows(4)[[3, 1]])
+    spoiled = rows(4, seed=1)
+    spoiled[2, 0] = torch.nan
+    before = stored.clone()
+    labels_of(stepper, spoiled, items, 1)
+    assert torch.equal(stepper.memory["stored"], before)

@@ -6,6 +6,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import types
 from multiprocessing.reduction import ForkingPickler
 
 import pytest
@@ -294,6 +295,49 @@ def test_processes_that_torchrun_starts_train_the_same_network(tmp_path):
         for place in ("launched", "own")
     )
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+ROWS = """
+import sys
+import torch
+from fewlabels import data, rng
+from fewlabels.training import resolve
+
+def trained(devices):
+    draws = torch.Generator().manual_seed(0)
+    labels = [i % 3 if i < 12 else -1 for i in range(40)]
+    pool = data.load(torch.randn(40, 6, generator=draws), labels)
+    options = {"network": "mlp-8", "steps": 30, "minibatch_size": 4}
+    trainer = resolve("supervised", options | {"accelerator": "cpu", "devices": devices})
+    return trainer.fit(pool, rng.stream(0, "train")).module.state_dict()
+
+if __name__ == "__main__":
+    torch.save(trained(2), sys.argv[1])
+"""
+
+
+@pytest.mark.slow  # three processes that import everything
+def test_two_processes_of_torchrun_equal_a_single_one(tmp_path):
+    """Without chance in the views and without batch normalization: to 1e-5, since the
+    gradients of a minibatch are added in another order."""
+    script, made = tmp_path / "script.py", tmp_path / "made.pt"
+    script.write_text(ROWS)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+            *("--nproc-per-node", "2", script, made),
+        ],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    module = types.ModuleType("single")
+    exec(ROWS, vars(module))
+    single, both = module.trained(1), torch.load(made, weights_only=True)
+    for name, value in single.items():
+        torch.testing.assert_close(both[name], value, rtol=0, atol=1e-5)
 
 
 def test_as_many_processes_as_devices(monkeypatch):

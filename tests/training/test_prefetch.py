@@ -32,6 +32,17 @@ def test_another_thread_makes_them_with_our_number_of_threads():
     assert threading.get_ident() not in {thread for thread, _ in seen}
 
 
+def test_several_threads_make_them_side_by_side():
+    together = threading.Barrier(3, timeout=60)
+
+    def make(step):
+        if step < 3:
+            together.wait()  # which one thread alone could not pass
+        return step
+
+    assert list(prefetch_minibatches(make, 0, 6, 3)) == list(range(6))
+
+
 def test_no_more_than_the_depth_is_made_ahead():
     made = []
     minibatches = prefetch_minibatches(

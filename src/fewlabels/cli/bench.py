@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +17,7 @@ from fewlabels.cli.options import AllowCode, Encoder, Json, Quiet, QuietOrJson
 from fewlabels.cli.terminal import Terminal, table
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.experiments import bench
-from fewlabels.experiments.settings import Choice
+from fewlabels.experiments.settings import Choice, validated
 
 if TYPE_CHECKING:
     from fewlabels.report.bench_sections import ConditionContext
@@ -68,11 +68,14 @@ def run(
     engine: options.Engine = "local",
     workers: options.Workers = None,
     address: options.Address = None,
-    gpus: float = 0.0,
+    gpus: float | None = None,
     dry_run: bool = False,
     measure: int | None = None,
     tensorboard: bool = False,
     mlflow: str | None = None,
+    wandb: str | None = None,
+    predictions: bool = False,
+    option: options.SetOptions = None,
     allow_code: AllowCode = False,
     terminal: QuietOrJson,
 ) -> None:
@@ -86,20 +89,27 @@ def run(
         strategies: Names or module:Class, comma-separated. [default: recipe's]
         seeds: How many (3) or which (5-9 or 0,4). [default: recipe's]
         out: Benchmark folder; may contain several recipes.
-        gpus: GPUs per run with 'ray'; may be a fraction.
+        gpus: GPUs per run; 1 by default where there are some, and with 'ray' none and
+            possibly a fraction.
         dry_run: Print the cost and stop.
         measure (STEPS): Time this many training steps first.
         tensorboard: Also write curves for TensorBoard.
         mlflow (URI): Also log finished runs to MLflow.
+        wandb (PROJECT): Also log finished runs to Weights & Biases.
+        predictions: Also write the probabilities of every round.
     """
     experiments = [
-        build_experiment(recipe, strategies, seeds, encoder, allow_code=allow_code)
+        with_settings(
+            build_experiment(recipe, strategies, seeds, encoder, allow_code=allow_code),
+            options.read_options(option),
+        )
         for recipe in recipes
     ]
-    on_cluster = {"--address": address, "--gpus": gpus or None}
-    options.check_engine(engine, local={"--workers": workers}, ray=on_cluster)
-    is_local, on_ray = engine == "local", jobs.RayExecutor(address, gpus=gpus)
-    executor = jobs.LocalExecutor(workers) if is_local else on_ray
+    local, on_ray = {"--workers": workers}, {"--address": address}
+    options.check_engine(engine, local=local, ray=on_ray)
+    executor: jobs.Executor = jobs.RayExecutor(address, gpus=gpus or 0.0)
+    if engine == "local":
+        executor = jobs.LocalExecutor(workers, gpus=1 if gpus is None else gpus)
     folder = bench.BenchFolder(out)
     folder.check_usable()
     costs = [_cost(each, folder, executor, measure, terminal) for each in experiments]
@@ -117,7 +127,16 @@ def run(
     any_failed = False
     for experiment in experiments:
         failed = do_runs(
-            experiment, folder, executor, terminal, tensorboard=tensorboard, uri=mlflow
+            experiment,
+            folder,
+            executor,
+            terminal,
+            trackers=[
+                *([bench.Mlflow(mlflow, experiment.name)] if mlflow else []),
+                *([bench.WeightsAndBiases(wandb)] if wandb else []),
+            ],
+            tensorboard=tensorboard,
+            predictions=predictions,
         )
         any_failed |= failed > 0
         page = _write_report(folder, experiment.name, terminal)
@@ -203,6 +222,40 @@ def build_experiment(
     return bench.checked(experiment.model_copy(update=changes))
 
 
+def with_settings(
+    experiment: "bench.Experiment", changes: Mapping[str, Any]
+) -> "bench.Experiment":
+    """Return an experiment with other settings in all its conditions.
+
+    Args:
+        experiment: The experiment.
+        changes: Values by name: ``budget``, or ``trainer.steps`` for an option.
+
+    Returns:
+        The experiment, checked.
+    """
+    conditions = []
+    for condition in experiment.conditions:
+        settings = condition.settings.model_dump()
+        for name, value in changes.items():
+            part, _, option = name.partition(".")
+            if part not in settings or bool(option) != (part in {"data", "trainer"}):
+                known = [
+                    n for n in settings if n not in {"strategy", "data", "trainer"}
+                ]
+                known += ["data.OPTION", "trainer.OPTION"]
+                raise UnknownNameError("setting", name, known)
+            if option:
+                settings[part]["options"][option] = value
+                settings[part].pop("made", None)
+            else:
+                settings[part] = value
+        changed = validated(type(condition.settings), settings, kind="setting")
+        conditions.append(condition.copy_with(settings=changed))
+    changed_experiment = experiment.copy_with(conditions=tuple(conditions))
+    return bench.checked(changed_experiment) if changes else experiment
+
+
 def read_seeds(words: str) -> tuple[int, ...]:
     """Return seeds: the first so many, a range, or those that are listed.
 
@@ -257,6 +310,12 @@ def _cost(
         f"{cost.num_workers} at a time ({duration(cost.seconds_per_training)} each, "
         f"{cost.source}) and {cost.disk / 1e9:.2g} GB of disk"
     )
+    if cost.gpu_hours:
+        hours = [f"{number:,.0f} on {gpu}" for gpu, number in cost.gpu_hours.items()]
+        terminal.result(
+            f"  {cost.core_days:,.0f} core-days; hours of one GPU, from published step "
+            f"times: {', '.join(hours)}"
+        )
     for sentence in bench.outdated(experiment, folder):
         terminal.say(f"Note: {sentence}")
     return cost
@@ -268,9 +327,9 @@ def do_runs(
     executor: "jobs.Executor",
     terminal: Terminal,
     *,
-    tensorboard: bool = False,
-    uri: str | None = None,
+    trackers: Sequence["bench.Mlflow | bench.WeightsAndBiases"] = (),
     every: int = 1,
+    **extras: bool,
 ) -> int:
     """Do the runs, say how one in ``every`` ended, return how many failed."""
     before = folder.asked(experiment.name)
@@ -280,11 +339,10 @@ def do_runs(
             f"Note: '{asked.name}' had different conditions, or a different trainer, "
             "before. The report covers the current ones; earlier runs are kept."
         )
-    log = None if uri is None else bench.Mlflow(uri, experiment.name)
     cells = bench.plan(experiment).all
     failed, total = [], len(cells)
     done = total - len(folder.missing(cells))
-    for ended in bench.run(experiment, folder, executor, tensorboard=tensorboard):
+    for ended in bench.run(experiment, folder, executor, **extras):
         done += 1
         if ended.error is not None:
             failed.append(ended.cell)
@@ -294,10 +352,10 @@ def do_runs(
             outcome = "not measured" if right is None else f"{100 * right:.1f} %"
         if done % every == 0 or ended.error is not None:
             terminal.say(f"[{done}/{total}] {ended.cell.label}: {outcome}")
-    if log is not None:
-        for cell in cells:
-            if folder.is_finished(cell):
-                log.send(cell, folder)
+    for cell in cells if trackers else ():
+        if folder.is_finished(cell):
+            for tracker in trackers:
+                tracker.send(cell, folder)
     return len(folder.missing(failed))  # another command may have done some
 
 

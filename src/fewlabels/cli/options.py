@@ -35,6 +35,15 @@ StrategyOptions = Annotated[
         help="An option of what is named; may be repeated.",
     ),
 ]
+SetOptions = Annotated[
+    list[str] | None,
+    Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Another setting for all conditions, such as budget=40 or "
+        "trainer.precision=bf16-mixed; may be repeated.",
+    ),
+]
 Encoder = Annotated[
     str | None,
     Option(

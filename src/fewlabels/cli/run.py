@@ -12,6 +12,7 @@ from fewlabels.cli import options
 from fewlabels.cli.terminal import print_line, table
 from fewlabels.errors import ForeignFolderError
 from fewlabels.experiments.settings import RunSettings
+from fewlabels.names import check_code
 
 _MARKS = {"passed": "✓", "failed": "✗", "refused": "✓"}
 
@@ -28,6 +29,7 @@ def run(
     settings: Path | None = None,
     out: Path | None = None,
     tensorboard: bool = False,
+    predictions: bool = False,
     allow_code: options.AllowCode = False,
     terminal: options.QuietOrJson,
     **given: Any,
@@ -37,11 +39,12 @@ def run(
     Safe to stop or kill at any time: the same command resumes.
 
     Options:
-        source (DATA): A data set's name, a folder, a manifest (.csv, .jsonl, .parquet)
-            or an .npz file; its labels answer the queries.
+        source (DATA): A data set's name, a folder, a manifest (.csv, .jsonl, .parquet),
+            an .npz file, or module:name of a data set; its labels answer the queries.
         settings: YAML file with settings; options given here override it.
         out: Run folder. [default: runs/DATA-STRATEGY-TRAINER-SEED]
         tensorboard: Also write curves to DIR/tensorboard.
+        predictions: Also write the probabilities of every round.
     """
     import torch
 
@@ -65,7 +68,7 @@ def run(
             f"{pool.num_classes} classes. Folder: {folder.path}"
         )
         torch.set_num_threads(resolved.threads)
-        for done in execute(resolved, folder.path, pool):
+        for done in execute(resolved, folder.path, pool, predictions=predictions):
             right = done.accuracy
             accuracy = "not measured" if right is None else f"{100 * right:5.1f} %"
             asked = f"asked for {len(done.query)} more" if len(done.query) else "done"
@@ -110,6 +113,7 @@ def diagnose(
     settings = folder.settings()
     torch.set_num_threads(settings.threads)
     rows = []
+    check_code(folder.settings_file, settings.data_code, allow_code)
     pool = data.load(settings.data.name, **settings.data.options)
     for row in diagnosed(folder, pool, allow_code=allow_code):
         rows.append(row)
@@ -162,6 +166,7 @@ def check(
     kind: str | None = None,
     option: options.StrategyOptions = None,
     data: str | None = None,
+    quick: bool = False,
     terminal: options.QuietOrJson,
 ) -> None:
     """Test a strategy, trainer, classifier or kernel against what its kind promises.
@@ -173,13 +178,18 @@ def check(
         kind: strategy, trainer, classifier or kernel, if ambiguous.
         data: What a trainer or a classifier is tried on: a name, folder or file; digits
             by default.
+        quick: Train few steps, and end within a minute.
     """
     from fewlabels.data import load
     from fewlabels.experiments.conformance import check as findings_of
 
     pool = None if data is None else load(data)
     with redirect_stdout(sys.stderr):  # what it prints is no result
-        given: Any = {"kind": kind, "pool": pool}  # another kind is refused there
+        given: Any = {
+            "kind": kind,
+            "pool": pool,
+            "quick": quick,
+        }  # another kind is refused there
         findings = list(findings_of(thing, options.read_options(option), **given))
     title = f"What {thing} promises"
     drawn = table("", "promise", "seen", title=title, collapse_padding=True)

@@ -79,8 +79,8 @@ def array_pool(
     """Make a pool of arrays; position i of the array is index i of the pool.
 
     Args:
-        images: Images, uint8, shape (N, H, W) or (N, H, W, C); or vectors, floating
-            point, shape (N, F).
+        images: Images, uint8, shape (N, H, W), (N, H, W, C), or (N, C, H, W) where that
+            cannot be mistaken; or vectors, floating point, shape (N, F).
         labels: Class numbers or class names, shape (N,); None where nothing is known.
         name: How the ids begin.
         classes: Names of the classes; inferred from the labels where left out.
@@ -127,9 +127,11 @@ def item_tensor(images: Arrays) -> Tensor:
             f"Images have the shape {shape}; pass (N, H, W) or (N, H, W, C)."
         )
     if array.ndim == 4 and shape[-1] not in _CHANNELS:
-        raise ShapeError(
-            f"Images have the shape {shape}; pass 1 or 3 channels in the last axis."
-        )
+        if shape[1] not in _CHANNELS:
+            raise ShapeError(
+                f"Images have the shape {shape}; pass 1 or 3 channels in the last axis."
+            )
+        array = array.transpose(0, 2, 3, 1)
     if 0 in shape:
         raise ShapeError(f"Items have the shape {shape}: there is nothing to label.")
     if not is_vectors:

@@ -1,4 +1,4 @@
-"""``load``: a pool of a named set, a folder, a manifest, a file or an array.
+"""``load``: a pool of a named set, a folder, a manifest, a file, an array or an object.
 
 Named sets are read from the disk, or downloaded first. The reader of a kind of file is
 imported when such a file is given.
@@ -30,10 +30,11 @@ from fewlabels.errors import (
     UsageError,
     check_range,
 )
+from fewlabels.names import is_import_path
 from fewlabels.pool import ArrayImages, Pool, Split
 
-Loadable = str | PathLike[str] | NDArray[Any] | Tensor
-"""A data set's name, a path, or images in memory."""
+Loadable = str | PathLike[str] | NDArray[Any] | Tensor | Any
+"""A data set's name, a path, images in memory, or a data set that is an object."""
 
 # Repeated MNIST as in BatchBALD (Kirsch, van Amersfoort and Gal, 2019).
 BATCHBALD_TIMES = 3
@@ -43,7 +44,7 @@ _NUM_TEST_DIGITS = (50, 51, 49, 51, 50, 51, 50, 50, 48, 50)
 
 _NAMES = (
     *("cifar10", "cifar100", "cifar20", "digits", "fashion-mnist", "mnist"),
-    "repeated-mnist",
+    *("repeated-mnist", "stl10", "svhn"),
 )
 
 
@@ -52,7 +53,7 @@ def load(
     labels: Labels | Literal["none"] | None = None,
     *,
     classes: Sequence[str] | None = None,
-    test: tuple[Arrays, Labels] | None = None,
+    test: tuple[Arrays, Labels] | Any = None,
     vectors: str | PathLike[str] | None = None,
     size: int | None = None,
     counts: Counts | None = None,
@@ -76,12 +77,15 @@ def load(
 
     Args:
         source: A data set's name; a folder, a tree with a folder per class, a manifest
-            (.csv, .jsonl, .parquet) or an .npz file; or an array of images, uint8,
-            shape (N, H, W) or (N, H, W, C), or of vectors, shape (N, F).
+            (.csv, .jsonl, .parquet) or an .npz file; an array of images, uint8, shape
+            (N, H, W) or (N, H, W, C), or of vectors, shape (N, F); a data set of torch,
+            torchvision or Hugging Face; or ``"package.module:name"``, which is one of
+            these objects or a function that returns it, a pair of them, or a pool.
         labels: Class numbers or names for an array. ``"none"``: take no labels from
             the folders' names or the manifest.
-        classes: Names of the classes of an array.
-        test: Images and labels to measure on, beside an array.
+        classes: Names of the classes of an array or a data set.
+        test: What to measure on: images and labels beside an array, a data set beside
+            a data set.
         vectors: A file of rows (.npy, .npz, .parquet) that are seen in the place of the
             images: matched by file name or, where the rows have no names, by order.
         size: Side of the square to bring images to. None: the native size of a data
@@ -100,21 +104,22 @@ def load(
     Returns:
         The pool.
     """
-    if isinstance(source, str) and source == "repeated-mnist":
-        times = BATCHBALD_TIMES if times is None else times
-        noise = BATCHBALD_NOISE if noise is None else noise
-    if size is not None:
-        check_range("size", size, at_least=1)
+    times, noise = _repetition(source, times, noise)
+    check_range("size", 1 if size is None else size, at_least=1)
     check_range("test_share", test_share, at_least=0, below=1)
-    if noise is not None and times is None:
-        raise UsageError("noise is for repeated items; give times as well.")
     ignores_labels = isinstance(labels, str) and labels == "none"
     if isinstance(source, np.ndarray) or torch.is_tensor(source):
         given = None if isinstance(labels, str) else labels
         pool = array_pool(source, given, classes=classes, test=test)
+    elif not isinstance(source, str | PathLike) or is_code_path(source):
+        from fewlabels.data.datasets import dataset_pool
+
+        if labels is not None:
+            raise UsageError("labels are for arrays; a data set has its own.")
+        pool = dataset_pool(source, test=test, classes=classes, size=size)
     else:
-        has_labels = labels is not None and not ignores_labels
-        if has_labels or classes is not None or test is not None:
+        of_arrays = (None if ignores_labels else labels, classes, test)
+        if any(value is not None for value in of_arrays):
             raise UsageError("labels, classes and test are for arrays; leave them out.")
         pool = _load_name_or_path(
             source, use_labels=not ignores_labels, size=size, test_share=test_share
@@ -129,19 +134,27 @@ def load(
         pool = subset(pool, counts, seed=seed, part=part)
     if tests is not None:
         pool = limit_tests(pool, tests, seed=seed)
-    if times is None:
-        return pool
-    return repeated(pool, times, noise=noise or 0.0, seed=seed)
+    if times is not None:
+        pool = repeated(pool, times, noise=noise or 0.0, seed=seed)
+    return pool
+
+
+def _repetition(
+    source: object, times: int | None, noise: float | None
+) -> tuple[int | None, float | None]:
+    """Return how often items are repeated, and the noise on them."""
+    if isinstance(source, str) and source == "repeated-mnist":
+        times = BATCHBALD_TIMES if times is None else times
+        noise = BATCHBALD_NOISE if noise is None else noise
+    if noise is not None and times is None:
+        raise UsageError("noise is for repeated items; give times as well.")
+    return times, noise
 
 
 def _load_name_or_path(
     source: str | PathLike[str], *, use_labels: bool, **options: Any
 ) -> Pool:
     """Return the pool of a named set, a folder, a manifest or a file of arrays."""
-    given: object = source  # of callers without a type checker
-    if not isinstance(given, str | PathLike):
-        kind = type(given).__name__
-        raise UsageError(f"A {kind} cannot be loaded; give a name, a path or an array.")
     is_name = source in _NAMES
     if source == "digits" and use_labels:
         return digits_pool()
@@ -173,6 +186,13 @@ def _load_name_or_path(
         known = ", ".join(sorted([*MANIFESTS, ".npz"]))
         raise DataError(f"{path} is not a file that can be loaded; known: {known}.")
     raise UnknownNameError("file, folder or data set", str(source), names())
+
+
+def is_code_path(source: object) -> bool:
+    """Return whether data are named by an import path, and no file is called so."""
+    return (
+        isinstance(source, str) and is_import_path(source) and not Path(source).exists()
+    )
 
 
 def names() -> tuple[str, ...]:

@@ -1,9 +1,10 @@
-"""The official files of MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100.
+"""The official files of MNIST, Fashion-MNIST, CIFAR-10, CIFAR-100, SVHN and STL-10.
 
-MNIST's files are idx files: a short header, then plain bytes. CIFAR's are pickles of
-Python 2, in a folder or still in their archive. Each is read only if it is the
-published file, known by its MD5, and then by an unpickler that builds only numbers,
-bytes, lists and dictionaries. Other arrays can be kept as .npz.
+MNIST's files are idx files: a short header, then plain bytes. Those of the others are
+read only if they are the published files, known by their MD5: pickles of Python 2
+(CIFAR, by an unpickler that builds only numbers, bytes, lists and dictionaries), files
+of MATLAB (SVHN) and plain bytes (STL-10), in a folder or still in their archive. Other
+arrays can be kept as .npz.
 
 Arrays have the names that they have in an .npz file: ``x_train``, ``y_train``,
 ``x_test``, ``y_test`` and, of CIFAR, ``classes``.
@@ -20,7 +21,7 @@ from hashlib import md5
 from io import BytesIO
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 
 from fewlabels.data.arrays import pool_from_arrays
 from fewlabels.data.untrusted import (
+    DAMAGE,
     PUBLISHED_BYTES,
     PUBLISHED_ITEMS,
     open_untrusted,
@@ -41,7 +43,7 @@ from fewlabels.progress import track
 TIMEOUT = 30.0
 """Seconds without a byte after which a server is given up."""
 
-_MOST_BYTES, _CHUNK = 2**30, 2**18
+_MOST_BYTES, _CHUNK = 2**32, 2**18
 _UNSIGNED_BYTE = 0x08
 _IMAGE = (3, 32, 32)
 _ARRAY_NAMES = {
@@ -60,27 +62,36 @@ class StandardSet:
     url: str
     """Where the official files come from."""
     md5: Mapping[str, str]
-    """Hash of each file, as the official page or torchvision gives it. Of CIFAR: that
-    of the archive, of the files to train and the file to test on, and that of names."""
+    """Hash of each file that is read, as the official page or torchvision gives it: the
+    files to train on, the file to test on, and of CIFAR that of the names."""
     first_labels: tuple[int, ...]
     """How the training labels begin; tells sets with equal file names apart."""
     classes: tuple[str, ...]
     """Names of the classes, where the files hold none."""
     folder: str
-    """Where torchvision keeps the files; of CIFAR, the folder in the archive."""
-    prefix: bytes | None = None
-    """How CIFAR's keys of labels and of their names begin; None: idx files."""
+    """Where torchvision keeps the files; in an archive, their folder."""
+    kind: Literal["idx", "cifar", "svhn", "stl10"] = "idx"
+    """Format of the files."""
+    prefix: bytes = b""
+    """How CIFAR's keys of labels and of their names begin."""
+    archive: tuple[str, str] | None = None
+    """Name and hash of the archive that is downloaded; None: single files."""
 
     @property
-    def published(self) -> list[str]:
-        """Names of the files that can be downloaded."""
-        return [*self.md5] if self.prefix is None else [*self.md5][:1]
+    def published(self) -> Mapping[str, str]:
+        """Names and hashes of the files that can be downloaded."""
+        return dict([self.archive]) if self.archive else self.md5
 
     def read(self, folder: Path) -> dict[str, NDArray[Any]] | None:
         """Return the arrays of the official files in a folder; None if not there."""
-        if self.prefix is None:
+        if self.kind == "idx":
             return read_idx_folder(folder)
-        return read_cifar_folder(folder, self)
+        contents = read_published(folder, self)
+        if contents is None:
+            return None
+        if self.kind == "cifar":
+            return _cifar_arrays(contents, self.prefix)
+        return (_svhn_arrays if self.kind == "svhn" else _stl10_arrays)(contents)
 
     def begins(self, labels: NDArray[Any]) -> bool:
         """Return whether training labels begin like those of this set."""
@@ -120,8 +131,8 @@ _STANDARD_SETS = (
     StandardSet(
         "cifar10",
         _CIFAR_URL,
+        archive=("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),
         md5={
-            "cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a",
             "data_batch_1": "c99cafc152244af753f735de768cd75f",
             "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
             "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
@@ -136,13 +147,13 @@ _STANDARD_SETS = (
             *("dog", "frog", "horse", "ship", "truck"),
         ),
         folder="cifar-10-batches-py",
-        prefix=b"",
+        kind="cifar",
     ),
     StandardSet(
         "cifar100",
         _CIFAR_URL,
+        archive=("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),
         md5={
-            "cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85",
             "train": "16019d7e3df5f24257cddd939b257f8d",
             "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
             "meta": "7973b15100ade9c7d40fb424638fde48",
@@ -150,7 +161,38 @@ _STANDARD_SETS = (
         first_labels=(19, 29, 0, 11, 1),
         classes=tuple(map(str, range(100))),
         folder="cifar-100-python",
+        kind="cifar",
         prefix=b"fine_",
+    ),
+    StandardSet(
+        "svhn",
+        "http://ufldl.stanford.edu/housenumbers/",
+        md5={
+            "train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
+            "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
+        },
+        first_labels=(),
+        classes=tuple(map(str, range(10))),
+        folder="",
+        kind="svhn",
+    ),
+    StandardSet(
+        "stl10",
+        "http://ai.stanford.edu/~acoates/stl10/",
+        archive=("stl10_binary.tar.gz", "91f7769df0f17e558f3565bffb0c7dfb"),
+        md5={
+            "train_X.bin": "918c2871b30a85fa023e0c44e0bee87f",
+            "train_y.bin": "5a34089d4802c674881badbb80307741",
+            "test_X.bin": "7f263ba9f9e0b06b93213547f721ac82",
+            "test_y.bin": "36f9794fa4beb8a2c72628de14fa638e",
+        },
+        first_labels=(),
+        classes=(
+            *("airplane", "bird", "car", "cat", "deer"),
+            *("dog", "horse", "monkey", "ship", "truck"),
+        ),
+        folder="stl10_binary",
+        kind="stl10",
     ),
 )
 STANDARD_SETS = {standard.name: standard for standard in _STANDARD_SETS}
@@ -211,8 +253,8 @@ def standard_pool(standard: StandardSet, places: Sequence[Path]) -> Pool:
             if arrays and (folder != place or standard.begins(arrays["y_train"])):
                 return _checked_pool(standard, arrays, folder)
     goal = places[-1] / standard.name
-    for name in standard.published:
-        fetch(standard.url + name, goal, name, standard.md5[name])
+    for name, digest in standard.published.items():
+        fetch(standard.url + name, goal, name, digest)
     return _checked_pool(standard, standard.read(goal) or {}, goal)
 
 
@@ -273,36 +315,49 @@ def fetch(
     return Path(goal)
 
 
-def read_cifar_folder(
-    folder: Path, cifar: StandardSet
-) -> dict[str, NDArray[Any]] | None:
-    """Return a CIFAR set of a folder, or of its archive; None if neither is there.
+def read_published(folder: Path, standard: StandardSet) -> list[bytes] | None:
+    """Return the contents of the files of a set; None if they are not in the folder.
 
-    Nothing is unpacked to the disk.
+    Each has to be the published one. What is in an archive is not unpacked to the disk.
     """
+    contents: dict[str, bytes] = {}
+    archive = folder / (standard.archive or ("?", ""))[0]
 
-    def published(path: Path) -> bytes:
-        with open_untrusted(path, PUBLISHED_BYTES, "Unpack it again.") as file:
-            content = file.read(PUBLISHED_BYTES)
+    def keep(name: str, path: Path, content: bytes) -> None:
         seen = md5(content, usedforsecurity=False).hexdigest()
-        if seen != cifar.md5[path.name]:
-            hashes = f"its MD5 is {seen}, not {cifar.md5[path.name]}"
+        if seen != standard.md5[name]:
+            hashes = f"its MD5 is {seen}, not {standard.md5[name]}"
             raise DataError(f"{path} is not the published file: {hashes}.")
-        return content
+        contents[name] = content
 
-    archive, *names = cifar.md5
-    if (folder / cifar.folder).is_dir():
-        contents = [published(folder / cifar.folder / name) for name in names]
-    elif (folder / archive).is_file():
-        packed = BytesIO(published(folder / archive))
-        with tarfile.open(fileobj=packed, mode="r:gz") as tar:
-            members = (tar.extractfile(f"{cifar.folder}/{name}") for name in names)
-            contents = [b"" if member is None else member.read() for member in members]
+    is_there = [(folder / standard.folder / name).exists() for name in standard.md5]
+    if any(is_there) if standard.archive else all(is_there):
+        for name in standard.md5:
+            path = folder / standard.folder / name
+            with open_untrusted(path, PUBLISHED_BYTES, "Unpack it again.") as file:
+                keep(name, path, file.read())
+    elif archive.is_file():
+        with (
+            open_untrusted(archive, _MOST_BYTES, "Fetch it again.", DAMAGE) as packed,
+            tarfile.open(fileobj=packed, mode="r|gz") as tar,
+        ):
+            for member in tar:
+                name = member.name.removeprefix(f"{standard.folder}/")
+                if name in standard.md5 and member.size <= PUBLISHED_BYTES:
+                    content = tar.extractfile(member)
+                    keep(name, archive / name, content.read() if content else b"")
+                if len(contents) == len(standard.md5):
+                    break
+        if missing := [name for name in standard.md5 if name not in contents]:
+            raise DataError(f"{archive} lacks {', '.join(missing)}; fetch it again.")
     else:
         return None
+    return [contents[name] for name in standard.md5]
+
+
+def _cifar_arrays(contents: list[bytes], prefix: bytes) -> dict[str, NDArray[Any]]:
     tables = [_Unpickler(BytesIO(file), encoding="bytes").load() for file in contents]
     *train, test, meta = tables
-    prefix = cifar.prefix or b""
     labels, names_of = prefix + b"labels", prefix + b"label_names"
     return {
         "x_train": np.concatenate([table[b"data"].images() for table in train]),
@@ -311,6 +366,30 @@ def read_cifar_folder(
         "y_test": np.array(test[labels]),
         "classes": np.array([name.decode() for name in meta[names_of]]),
     }
+
+
+def _svhn_arrays(contents: list[bytes]) -> dict[str, NDArray[Any]]:
+    """Return images, whose numbers are in the last axis, and labels, 10 for a zero."""
+    from scipy.io import loadmat  # it reads numbers, and runs nothing
+
+    arrays = {}
+    for part, content in zip(("train", "test"), contents, strict=True):
+        table = loadmat(BytesIO(content), variable_names=("X", "y"))
+        arrays[f"x_{part}"] = np.moveaxis(table["X"], -1, 0)
+        arrays[f"y_{part}"] = table["y"].ravel() % 10
+    return arrays
+
+
+def _stl10_arrays(contents: list[bytes]) -> dict[str, NDArray[Any]]:
+    """Return images, which are stored column by column, and labels from zero."""
+    train, train_labels, test, test_labels = (
+        np.frombuffer(content, np.uint8) for content in contents
+    )
+    x_train, x_test = (
+        rows.reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1) for rows in (train, test)
+    )
+    arrays = {"x_train": x_train, "y_train": train_labels - 1}
+    return arrays | {"x_test": x_test, "y_test": test_labels - 1}
 
 
 class _StoredArray:

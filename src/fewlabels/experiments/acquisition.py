@@ -18,7 +18,8 @@ from torch import Generator, Tensor
 from fewlabels import files, progress, strategies, training
 from fewlabels.data.derived import ChosenImages, row_digest
 from fewlabels.errors import BudgetError, DataError, RunError, UsageError, whole_number
-from fewlabels.experiments.evaluation import accuracy, late_median
+from fewlabels.experiments import notebook
+from fewlabels.experiments.evaluation import accuracy, calibration, late_median
 from fewlabels.experiments.settings import Seeds, check_numbers
 from fewlabels.names import DEFAULT_STRATEGY, identity
 from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round, Split, check_query
@@ -46,6 +47,7 @@ def rounds(
     withheld: Answers | None = None,
     workspace: Path | None = None,
     timer: Timer = nullcontext,
+    keep_classifier: bool = False,
 ) -> Iterator[Round]:
     """Alternate training and asking until the budget is spent.
 
@@ -65,6 +67,7 @@ def rounds(
             nobody sees them.
         workspace: A folder where trainers keep their work.
         timer: What is entered around each piece of work.
+        keep_classifier: Whether rounds hold their classifiers.
 
     Yields:
         A record of each round. The last one trains on the whole budget and asks
@@ -83,7 +86,7 @@ def rounds(
         if test is not None:
             mark = mark_of(trainer, pool, test, train_seed, step) if folder else ""
             evaluations = Evaluations(test, folder, mark, timer)
-        with progress.part(f"round-{step:03d}"), timer("train"):
+        with notebook.shown(), progress.part(f"round-{step:03d}"), timer("train"):
             classifier = trainer.fit(
                 pool,
                 stream(train_seed, "train", step),
@@ -95,12 +98,13 @@ def rounds(
         asked = Query()
         if size > 0:
             generator = stream(seeds.query, "query", step)
-            with timer("query"):
+            with notebook.shown(), timer("query"):
                 asked = strategy.select(
                     classifier, pool, size, generator, history=history
                 )
             check_query(asked, pool, size)
         answers = oracle.answer(asked)
+        quality = (None, None) if test is None else calibration(classifier, test)
         done = Round(
             step=step,
             num_labeled=len(pool.labeled),
@@ -109,8 +113,12 @@ def rounds(
             median_accuracy=evaluations.median if evaluations else None,
             query=asked,
             answers=answers,
+            calibration_error=quality[0],
+            brier_score=quality[1],
+            classifier=classifier if keep_classifier else None,
         )
         yield done
+        done = replace(done, classifier=None)
         if not len(answers.indices) + len(answers.skipped):
             return
         history = (*history, done)
@@ -252,6 +260,7 @@ def run(
     seed: int = 0,
     initial_models: int = 1,
     workspace: Path | None = None,
+    keep_classifier: bool = False,
 ) -> Iterator[Round]:
     """Simulate active learning on a labeled pool, from the first label to the budget.
 
@@ -272,6 +281,7 @@ def run(
         initial_models: With k > 1, k starting sets are trained on, and the one of
             median accuracy on the rest of the pool is kept (NPC paper, Sec. 5.1).
         workspace: A folder where trainers keep their work, so that it can resume.
+        keep_classifier: Whether each round holds its classifier, for measures of yours.
 
     Returns:
         An iterator that trains as it goes and yields a record of each round.
@@ -297,6 +307,7 @@ def run(
         seed=seed,
         test=pool.test,
         workspace=workspace,
+        keep_classifier=keep_classifier,
     )
 
 

@@ -8,7 +8,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -60,7 +60,10 @@ _RESET = Path("/proc/self/clear_refs")
 _PEAK_ONLY = "5"  # forgets the peak and nothing else (man 5 proc)
 _LOCK = ".fewlabels-lock"
 _MOST_BYTES = 2**30
-_COPIED = ("step", "num_labeled", "class_counts", "accuracy", "median_accuracy")
+MEASURES = ("accuracy", "median_accuracy", "calibration_error", "brier_score")
+"""What is measured in a round on the test split."""
+
+_COPIED = ("step", "num_labeled", "class_counts", *MEASURES)
 
 Whole = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 """A number that every library can hold."""
@@ -84,6 +87,8 @@ class RoundLine(FrozenModel):
     num_labeled: Whole
     accuracy: _Share | None
     median_accuracy: _Share | None
+    calibration_error: _Share | None = None
+    brier_score: Annotated[float, Field(ge=0, le=2)] | None = None
     ids: tuple[str, ...]
     """The items asked about."""
     indices: tuple[Whole, ...]
@@ -361,7 +366,12 @@ def _write(file: Path, content: Mapping[str, Any]) -> None:
 
 
 def execute(
-    settings: RunSettings, path: Path, pool: Pool, *, beginning: Path | None = None
+    settings: RunSettings,
+    path: Path,
+    pool: Pool,
+    *,
+    beginning: Path | None = None,
+    predictions: bool = False,
 ) -> Iterator[Round]:
     """Do a run in a folder, or go on where it was interrupted.
 
@@ -372,6 +382,7 @@ def execute(
         beginning: The folder of a run that begins alike: same data, trainer, start and
             seeds. Its starting set and first training are copied and not made again;
             the outcome is the same.
+        predictions: Write the probabilities of each round into its folder.
 
     Yields:
         Every round, those of earlier sittings first.
@@ -424,9 +435,36 @@ def execute(
             withheld=given if settings.zero_shot else None,
             workspace=path,
             timer=watch.running,
+            keep_classifier=predictions,
         ):
+            if predictions:
+                write_predictions(round_folder(path, finished.step), finished, pool)
             folder.append(RoundLine.of(finished, pool), watch.reading())
-            yield finished
+            yield replace(finished, classifier=None)
+
+
+def write_predictions(folder: Path, finished: Round, pool: Pool) -> None:
+    """Write ``predictions.parquet``: a row for each item of pool and test split.
+
+    Labels are the true ones, -1 where none is known.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    assert finished.classifier is not None
+    columns: dict[str, list[Any]] = defaultdict(list)
+    parts = {"pool": pool} | ({} if pool.test is None else {"test": pool.test})
+    for name, part in parts.items():
+        every = torch.arange(len(part))
+        rows = finished.classifier.outputs(part.images, every).logits.softmax(dim=1)
+        columns["split"] += [name] * len(part)
+        columns["id"] += part.ids or map(str, every.tolist())
+        columns["label"] += part.labels.tolist()
+        columns["predicted"] += rows.argmax(dim=1).tolist()
+        columns["probabilities"] += rows.tolist()
+    files.make_folder(folder)
+    with files.replace_file(folder / "predictions.parquet") as partial:
+        parquet.write_table(pa.table(dict(columns)), partial)
 
 
 def check_choices(settings: RunSettings) -> tuple[Strategy, Trainer]:

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from fewlabels import data, training
+from fewlabels.data.loading import is_code_path
 from fewlabels.errors import (
     BudgetError,
     UnknownNameError,
@@ -216,8 +217,13 @@ class RunSettings(FrozenModel):
 
     @property
     def code(self) -> list[Any]:
-        """All of strategy and trainer that may be import paths."""
-        return [self.strategy.code, self.trainer.code]
+        """All of data, strategy and trainer that may be import paths."""
+        return [self.data_code, self.strategy.code, self.trainer.code]
+
+    @property
+    def data_code(self) -> list[str]:
+        """The name of the data if it is an import path, and no file is called so."""
+        return [self.data.name] if is_code_path(self.data.name) else []
 
     def changes(self, now: "RunSettings") -> list[str]:
         """Return what is different in other settings, a few words each.
@@ -260,6 +266,8 @@ class RunSettings(FrozenModel):
             check_code(file, left, allow_code)
         merged |= own
         settings = validated(cls, merged, kind="setting")
+        if "data" not in own:
+            check_code(file or "", settings.data_code, allow_code)
         if encoder is not None:
             from fewlabels.models.encoders import rows_file
 

@@ -17,7 +17,13 @@ from threading import Condition, RLock, Thread
 from typing import IO, Any, Protocol
 
 from fewlabels import errors
-from fewlabels.errors import FewlabelsError, JobError, check_range
+from fewlabels.errors import (
+    FewlabelsError,
+    JobError,
+    UsageError,
+    check_range,
+    whole_number,
+)
 from fewlabels.jobs.events import Event
 from fewlabels.names import AllowCode
 
@@ -30,6 +36,7 @@ RETRIES = 3
 """How often a call is begun again whose worker was killed."""
 
 _PROGRAM = "fewlabels.jobs.worker"
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ENDS = {"done", "failed", "canceled", "died"}
 _MAX_EVENTS = 10_000
 _MAX_PRINTED = 10_000  # bytes
@@ -292,11 +299,20 @@ class LocalExecutor:
     """Does calls in processes of this machine.
 
     Args:
-        num_workers: How many at a time; by default one for each core.
+        num_workers: How many at a time; by default one for each GPU, or for each core
+            where there is none.
+        gpus: GPUs that each worker has for itself, and sees; 0: it sees all. More
+            workers than GPUs share them evenly.
     """
 
-    def __init__(self, num_workers: int | None = None) -> None:
-        self.num_workers = num_cores() if num_workers is None else num_workers
+    def __init__(self, num_workers: int | None = None, *, gpus: float = 1) -> None:
+        own, every = whole_number("gpus", gpus), visible_gpus()
+        self.devices = [every[i : i + own] for i in range(0, len(every), own or 1)]
+        self.devices = [part for part in self.devices if own and len(part) == own]
+        if own > 1 and not self.devices:
+            raise UsageError(f"A worker shall have {own} GPUs; {len(every)} are there.")
+        usual = len(self.devices) or num_cores()
+        self.num_workers = usual if num_workers is None else num_workers
         check_range("The number of workers", self.num_workers, at_least=1)
 
     def run(
@@ -318,8 +334,12 @@ class LocalExecutor:
                 idle.put(worker)
 
         with ExitStack() as ends:
-            for _ in range(min(self.num_workers, len(orders))):
-                worker = Worker(environment=ONE_THREAD, allow_code=True)
+            for number in range(min(self.num_workers, len(orders))):
+                seen = dict(ONE_THREAD)
+                if self.devices:
+                    own = self.devices[number % len(self.devices)]
+                    seen[_VISIBLE] = ",".join(own)
+                worker = Worker(environment=seen, allow_code=True)
                 idle.put(ends.enter_context(closing(worker)))
             # One thread for each worker, to wait for it.
             threads = ThreadPoolExecutor(self.num_workers)
@@ -336,6 +356,19 @@ def lost(reason: str) -> Event:
         "again, with fewer workers if memory ran out; what is finished is kept."
     )
     return {"event": "died", "reason": message}
+
+
+def visible_gpus() -> list[str]:
+    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    import torch  # slow to import
+
+    number = torch.cuda.device_count()
+    named = os.environ.get(_VISIBLE, "").split(",")
+    return (
+        named[:number]
+        if len(named) >= number > 0 and named[0]
+        else [str(place) for place in range(number)]
+    )
 
 
 def num_cores() -> int:

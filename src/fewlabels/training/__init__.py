@@ -9,7 +9,7 @@ from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.names import construct, import_object
+from fewlabels.names import construct, import_object, is_import_path
 from fewlabels.names import resolve as resolve_name
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ class _Alias:
 
     inputs: str
     learner: str
+    """A row of the table, or the import path of somebody's own."""
     alignment: str
 
     @property
@@ -122,19 +123,22 @@ class _Alias:
     @property
     def kinds(self) -> dict[str, Any]:
         """The types of the parts, by field of a training."""
-        learner = _LEARNERS[self.learner]
+        learner = _LEARNERS.get(self.learner)
+        takes_steps = learner is None or learner.takes_steps
         paths = {
             "inputs": _INPUTS[self.inputs],
-            "learner": learner.path,
+            "learner": "" if learner is None else learner.path,
             "alignment": _ALIGNMENTS[self.alignment],
-            "schedule": "loop:Schedule" if learner.takes_steps else "",
+            "schedule": "loop:Schedule" if takes_steps else "",
             "execution": "loop:Execution",
         }
-        return {
+        kinds = {
             field: import_object("trainer", f"{__name__}.{path}")
             for field, path in paths.items()
             if path
         }
+        own = {} if learner else {"learner": import_object("learner", self.learner)}
+        return kinds | own
 
     @property
     def options_by_part(self) -> dict[str, list[str]]:
@@ -273,7 +277,9 @@ def resolve(
         'wrn-28-2'
 
     Args:
-        trainer: One of :func:`names`, ``"package.module:Name"``, or an object.
+        trainer: One of :func:`names`, ``"package.module:Name"``, or an object; the name
+            or an object of a learner of yours (``training.learner.Learner``) is trained
+            on what the pool holds.
         options: Settings that differ from the defaults; only for a name or a path. The
             option ``preset`` says what a name's defaults are: ``"small"`` (for small
             images and a CPU, unless said otherwise) or ``"official"`` (FixMatch's own).
@@ -283,13 +289,21 @@ def resolve(
         all methods of ``protocols.Trainer``.
     """
     from fewlabels.protocols import Trainer
-    from fewlabels.training.training import ExternalTrainer
+    from fewlabels.training.learner import Learner
+    from fewlabels.training.training import ExternalTrainer, training_of
 
+    known: dict[str, Any] = dict(_TRAININGS)
+    if isinstance(trainer, str) and trainer not in known and is_import_path(trainer):
+        own = import_object("trainer", trainer)
+        if isinstance(own, type) and issubclass(own, Learner):
+            known[trainer] = _Alias("", trainer, "")
+    elif isinstance(trainer, Learner):
+        trainer = training_of(trainer)
     resolved = resolve_name(
         "trainer",
         trainer,
         options or {},
-        _TRAININGS,
+        known,
         method="fit(pool, generator, *, workspace, on_checkpoint)",
     )
     return resolved if isinstance(resolved, Trainer) else ExternalTrainer(resolved)

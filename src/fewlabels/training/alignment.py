@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -135,6 +136,9 @@ class Darp(Alignment):
     are those of the target; pseudo-labels are taken from the refined rows.
     """
 
+    on_device: ClassVar[tuple[str, ...]] = ("stored", "refined")
+    """Memory that is kept where the network is, so that no step waits for it."""
+
     warmup: Share = 0.4
     """Share of the steps without refinement; DARP's code takes 200 of 500 epochs."""
     refine_every: Count = 10
@@ -171,11 +175,17 @@ class Darp(Alignment):
     ) -> PseudoLabels:
         """Store the predictions, refine if it is time, and read the refined rows."""
         memory, items_U = step.memory, step.minibatch.items
-        items = step.group.gather(items_U).cpu()
-        rows = step.group.gather(probabilities_UC.float()).cpu()
-        if bool(rows.isfinite().all()):  # if not, the loss is not either
-            # By NumPy: of an item that occurs twice, the last row stays.
-            memory["stored"].numpy()[items.numpy()] = rows.numpy()
+        items, stored_NC = step.group.gather(items_U).cpu(), memory["stored"]
+        rows = step.group.gather(probabilities_UC.float()).detach().to(stored_NC.device)
+        is_finite = rows.isfinite().all()
+        # Of an item that occurs twice, the last row stays.
+        once, back = np.unique(items.numpy()[::-1], return_index=True)
+        items, rows = (
+            torch.from_numpy(once),
+            rows[len(rows) - 1 - torch.from_numpy(back)],
+        )
+        # If one is infinite, so is the loss; to ask a GPU for that would wait for it.
+        stored_NC[items] = torch.where(is_finite, rows, stored_NC[items])
         has_begun = step.number >= self.warmup * step.task.settings.steps
         if has_begun and step.number % self.refine_every == 0:
             self._refine(step)
@@ -186,7 +196,7 @@ class Darp(Alignment):
             rates["skipped-refinements"] = num_skipped
         if not num_refined:
             return PseudoLabels(probabilities_UC, raw_U, rates)
-        refined_UC = memory["refined"][items_U.cpu()].to(probabilities_UC)
+        refined_UC = memory["refined"][items_U].to(probabilities_UC)
         refined_U = is_sure(refined_UC)
         rates["kept-refined"] = refined_U.float().mean()
         keeps_U = {"refined": refined_U, "raw": raw_U, "both": refined_U * raw_U}
@@ -195,7 +205,8 @@ class Darp(Alignment):
     def _refine(self, step: Step) -> None:
         """Refine the whole stored matrix; warn the first time that is impossible."""
         pool, memory = step.task.pool, step.memory
-        stored_NC, dual_C, counts = memory["stored"], memory["dual"], memory["counts"]
+        stored_NC, dual_C = memory["stored"].cpu(), memory["dual"]
+        counts = memory["counts"]
         target_C = self.known(pool, len(pool))
         if target_C is None:
             target_C = targets.estimated(stored_NC)

@@ -43,10 +43,16 @@ class Minibatch:
     views: Mapping[str, Tensor]
     """Views of either, by the names that the learner gave them."""
 
+    def pinned(self) -> "Minibatch":
+        """Return the minibatch in memory that a GPU reads while it computes."""
+        views = {name: view.pin_memory() for name, view in self.views.items()}
+        return replace(self, labels=self.labels.pin_memory(), views=views)
+
     def to(self, device: torch.device) -> "Minibatch":
-        """Return the minibatch on a device."""
-        views = {name: view.to(device) for name, view in self.views.items()}
-        return Minibatch(self.labels.to(device), self.items.to(device), views)
+        """Return labels and views on a device; items stay where memory is."""
+        views = {n: v.to(device, non_blocking=True) for n, v in self.views.items()}
+        labels = self.labels.to(device, non_blocking=True)
+        return replace(self, labels=labels, views=views)
 
 
 @dataclass(frozen=True, eq=False)

@@ -146,6 +146,7 @@ class Training:
             for part in (self.schedule, self.learner, self.alignment, self.inputs)
             if part is not None
             for name in relevant_options(part, self.inputs, self.learner)
+            if not is_omitted(part, name)
         }
 
     @property
@@ -370,6 +371,17 @@ def relevant_options(
     known = {"", *(view.kind for view in learner.views.values())}
     known |= {"features"} if inputs.has_features else set()
     return [f.name for f in fields(part) if f.metadata.get("needs", "") in known]
+
+
+def is_omitted(part: Any, name: str) -> bool:
+    """Return whether an option came later and has its default."""
+    kept = {f.name: f.default for f in fields(part) if f.metadata.get("omit_default")}
+    return name in kept and bool(getattr(part, name) == kept[name])
+
+
+def training_of(learner: Learner) -> Training:
+    """Return the training of a learner on what the pool holds, in the usual steps."""
+    return Training(inputs=PoolInputs(), learner=learner, schedule=Schedule())
 
 
 @dataclass(frozen=True)

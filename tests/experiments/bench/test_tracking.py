@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from fewlabels.errors import UsageError
-from fewlabels.experiments.bench.tracking import Mlflow
+from fewlabels.experiments.bench.tracking import Mlflow, WeightsAndBiases
 
 # MLflow and what it builds on warn about themselves.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -135,3 +135,39 @@ def test_runs_whose_timings_are_damaged_are_sent_without(mlflow, uri, finished):
     folder, _, (ended, *_) = finished
     folder.run_folder(ended.cell).timings_file.write_text("not JSON")
     assert Mlflow(uri, "damaged").send(ended.cell, folder)
+
+
+# ------------------------------------------------------------------ Weights & Biases
+
+
+def test_without_wandb_it_is_said_how_to_get_it(monkeypatch):
+    monkeypatch.setattr("fewlabels.names.find_spec", lambda _: None)
+    with pytest.raises(UsageError, match=r"wandb.*fewlabels\[track\]"):
+        WeightsAndBiases("toy")
+
+
+@pytest.mark.slow  # it starts a process of its own
+def test_offline_runs_are_kept_in_the_folder_once(finished, monkeypatch):
+    pytest.importorskip("wandb")
+    from wandb.proto.wandb_internal_pb2 import Record
+    from wandb.sdk.internal.datastore import DataStore
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    folder, _, (ended, *_) = finished
+    log = WeightsAndBiases("toy")
+    assert [log.send(ended.cell, folder) for _ in range(2)] == [True, False]
+    (kept,) = (folder.path / "wandb").glob(
+        f"offline-run-*-{ended.cell.address}/*.wandb"
+    )
+    store, seen, params = DataStore(), {}, {}
+    store.open_for_scan(str(kept))
+    while (content := store.scan_data()) is not None:
+        record = Record()
+        record.ParseFromString(content)
+        params |= {item.key: item.value_json for item in record.run.config.update}
+        items = {(i.key or i.nested_key[0]): i.value_json for i in record.history.item}
+        if "accuracy" in items:
+            seen[int(items["_step"])] = float(items["accuracy"])
+    lines = folder.run_folder(ended.cell).lines()
+    assert seen == {line.num_labeled: line.accuracy for line in lines}
+    assert params["seed"] == str(ended.cell.settings.seed)

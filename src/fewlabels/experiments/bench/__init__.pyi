@@ -18,3 +18,4 @@ from .runner import run as run
 from .runner import run_cells as run_cells
 from .runner import verify as verify
 from .tracking import Mlflow as Mlflow
+from .tracking import WeightsAndBiases as WeightsAndBiases

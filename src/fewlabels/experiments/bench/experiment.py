@@ -314,7 +314,8 @@ def checked(experiment: Experiment) -> Experiment:
     experiment, conditions = validated(Experiment, experiment.model_dump()), []
     for condition in experiment.conditions:
         settings, name = settled(condition.settings), condition.settings.data.name
-        if name not in data.names() and not os.path.exists(name):  # noqa: PTH110
+        is_known = name in data.names() or settings.data_code
+        if not is_known and not os.path.exists(name):  # noqa: PTH110
             raise UnknownNameError("data set, file or folder", name, data.names())
         trainer = known(settings.trainer, training.resolve)
         settings = settings.copy_with(trainer=trainer)

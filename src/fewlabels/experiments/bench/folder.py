@@ -11,7 +11,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,6 +27,8 @@ from fewlabels.errors import (
     RunError,
     RunInUseError,
     StorageError,
+    UnknownNameError,
+    UsageError,
     count,
 )
 from fewlabels.experiments.acquisition import readable
@@ -35,14 +37,27 @@ from fewlabels.experiments.bench.experiment import (
     Condition,
     Experiment,
     cell_of,
+    checked,
     noise_cells,
     plan,
 )
-from fewlabels.experiments.runs import RoundLine, RunFolder, has_ended, read_json
+from fewlabels.experiments.runs import (
+    MEASURES,
+    RoundLine,
+    RunFolder,
+    has_ended,
+    read_json,
+)
 from fewlabels.experiments.settings import FrozenModel, validated
+from fewlabels.names import check_installed
+from fewlabels.pool import Summary
 
 _LOCK = ".fewlabels-lock"
 _TIMEOUT = 30.0  # seconds
+_COLUMNS = (
+    *("condition", "strategy", "seed", "round", "labels"),
+    *(*MEASURES, "asked", "train_seconds", "query_seconds"),
+)
 _DESCRIPTION = {"kind": "fewlabels bench", "schema_version": 1}
 
 
@@ -327,8 +342,8 @@ class ConditionResults:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Results:
+@dataclass(frozen=True, eq=False, repr=False)
+class Results(Summary):
     """The results of an experiment so far."""
 
     experiment: Experiment
@@ -346,24 +361,86 @@ class Results:
         """How many of them are finished."""
         return sum(cell.is_finished for cell in self.cells)
 
+    def _facts(self) -> Mapping[str, Any]:
+        facts = {"experiment": self.experiment.name}
+        facts["finished"] = f"{self.num_finished} of {len(self.cells)} runs"
+        for each in self.conditions:
+            for name in each.strategies:
+                ends = each.accuracies(name, each.complete_seeds)[:, -1:]
+                if ends.size:
+                    label = f"{each.condition.name} {name}".strip()
+                    mean = f"{100 * ends.mean():.1f} %"
+                    facts[label] = f"{mean} with {each.num_labels[-1]} labels"
+        return facts
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row of plain values for each condition, strategy, seed and round."""
+        rows = []
+        for each in self.conditions:
+            for result in each.cells:
+                times = {timing["step"]: timing for timing in result.timings}
+                s, name = result.cell.settings, each.condition.name
+                for line in result.lines:
+                    row: dict[str, Any] = {"condition": name}
+                    row |= {"strategy": s.strategy.label}
+                    row |= {"seed": s.seed, "round": line.step}
+                    row |= {"labels": line.num_labeled, "asked": len(line.ids)}
+                    row |= {measure: getattr(line, measure) for measure in MEASURES}
+                    time = times.get(line.step, {})
+                    rows.append({key: (time | row).get(key) for key in _COLUMNS})
+        return rows
+
+    def to_frame(self) -> Any:
+        """Return the rows as a ``pandas.DataFrame``; pandas has to be installed."""
+        check_installed("A frame", "pandas", install="pandas")
+        import pandas as pd
+
+        return pd.DataFrame(self.rows, columns=list(_COLUMNS))
+
+    def write(self, file: Path | str) -> None:
+        """Write the rows as a table, ``.parquet`` or ``.csv``."""
+        import pyarrow as pa
+        from pyarrow import csv, parquet
+
+        file, rows = Path(file), self.rows
+        writers = {".csv": csv.write_csv, ".parquet": parquet.write_table}
+        if file.suffix not in writers:
+            raise UsageError(f"'{file}' has no ending .csv or .parquet; give one.")
+        table = pa.table({name: [row[name] for row in rows] for name in _COLUMNS})
+        with files.replace_file(file) as partial:
+            writers[file.suffix](table, partial)
+
     @property
     def failures(self) -> tuple[Failure, ...]:
         """Why runs failed."""
         return tuple(cell.failure for cell in self.cells if cell.failure is not None)
 
 
-def read_results(folder: BenchFolder, experiment: Experiment) -> Results:
+def read_results(
+    folder: BenchFolder | Path | str, experiment: Experiment | str | None = None
+) -> Results:
     """Read the results of an experiment; of unfinished runs as far as they are.
 
     A run whose files are damaged counts as failed.
 
     Args:
         folder: The benchmark.
-        experiment: One that was asked for in it.
+        experiment: One that was asked for in it, or its name; None: the only one, with
+            all strategies and seeds that it had so far.
 
     Returns:
         The results.
     """
+    folder = folder if isinstance(folder, BenchFolder) else BenchFolder(Path(folder))
+    if not isinstance(experiment, Experiment):
+        known = folder.experiments()
+        name = experiment or (next(iter(known)) if len(known) == 1 else "")
+        if name not in known:
+            raise UnknownNameError(f"experiment in '{folder.path}'", name, known)
+        experiment = known[name]
+    elif not experiment.conditions[0].settings.made:
+        experiment = checked(experiment)  # else its runs have other addresses
     conditions = []
     for condition in experiment.conditions:
         seeds, compared = experiment.seeds_of(condition), experiment.strategies

@@ -8,9 +8,9 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
@@ -19,6 +19,7 @@ import torch
 
 from fewlabels import data, files, progress, training
 from fewlabels.errors import FewlabelsError, RunError, RunInUseError, UsageError
+from fewlabels.experiments import notebook
 from fewlabels.experiments.acquisition import hidden, starting_answers
 from fewlabels.experiments.bench.experiment import Cell, Experiment, plan, steps_of
 from fewlabels.experiments.bench.folder import BenchFolder, Failure
@@ -28,6 +29,16 @@ from fewlabels.jobs import Executor, startable
 from fewlabels.names import AllowCode, check_code
 from fewlabels.pool import Pool
 from fewlabels.rng import stream
+
+PUBLISHED_STEPS = {
+    "A100 in mixed precision": (6 / 2**20, "kekmodel/FixMatch-pytorch, issue 45"),
+    "V100": (4 * 16 / 2**20, "LeeDoYup/FixMatch-pytorch, issue 1: 16 hours on four"),
+    "RTX 2080 Ti": (5.5 / 60 / 1000, "LeeDoYup/FixMatch-pytorch, issue 8"),
+}
+"""Hours per step of FixMatch as published, WRN-28-2 and 64 + 2 x 448 images of 32 x 32,
+by GPU, and where on github.com that is said."""
+
+_PUBLISHED_IMAGES = 960
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,7 @@ def run(
     executor: Executor,
     *,
     tensorboard: bool = False,
+    predictions: bool = False,
 ) -> Iterator[Ended]:
     """Do every run of an experiment that is not finished.
 
@@ -69,17 +81,21 @@ def run(
         executor: Who does the runs. A worker that is killed is replaced, and its run
             goes on where it was; one that is killed again and again has failed.
         tensorboard: Write the curves of all trainings for TensorBoard too.
+        predictions: Write the probabilities of each round into its folder.
 
     Yields:
         Each run as it ends, finished or failed.
     """
     todo, tried = plan(experiment), list[Cell]()
+    extras = {"tensorboard": tensorboard, "predictions": predictions}
     done, total = len(todo.all) - len(folder.missing(todo.all)), len(todo.all)
-    with progress.track("Runs", total, done=done) as advance:
+    with ExitStack() as stack:
+        with notebook.shown():
+            advance = stack.enter_context(progress.track("Runs", total, done=done))
         for group in (todo.beginnings, todo.all):
             cells = folder.missing(cell for cell in group if cell not in tried)
             tried += cells
-            for ended in run_cells(cells, folder, executor, tensorboard=tensorboard):
+            for ended in run_cells(cells, folder, executor, **extras):
                 advance(1)
                 yield ended
 
@@ -88,8 +104,7 @@ def run_cells(
     cells: Sequence[Cell],
     folder: BenchFolder,
     executor: Executor,
-    *,
-    tensorboard: bool = False,
+    **extras: bool,
 ) -> Iterator[Ended]:
     """Do runs side by side; see :func:`run`.
 
@@ -97,7 +112,7 @@ def run_cells(
         Each run as it ends, finished or failed.
     """
     root = folder.path.absolute()
-    common = {"root": str(root), "tensorboard": tensorboard}
+    common = {"root": str(root), **extras}
     orders = [common | {"settings": cell.settings.model_dump_json()} for cell in cells]
     with closing(executor.run(f"{__name__}:work", orders, root)) as running:
         for number, end in running:
@@ -113,7 +128,7 @@ def run_cells(
 
 @startable
 def work(
-    root: str, settings: str, *, tensorboard: bool = False, allow_code: AllowCode = True
+    root: str, settings: str, *, allow_code: AllowCode = True, **extras: bool
 ) -> str | None:
     """Do one run of a benchmark, or go on with it; never raise for what fails in it.
 
@@ -122,8 +137,8 @@ def work(
     Args:
         root: The folder of the benchmark.
         settings: The settings of the run, as JSON.
-        tensorboard: Write the curves of its trainings for TensorBoard too.
         allow_code: Which import paths the settings may name; a job always says so.
+        **extras: What to write besides; see :func:`run`.
 
     Returns:
         None if the run is finished, else what went wrong in a sentence; it is also
@@ -134,7 +149,7 @@ def work(
     folder = BenchFolder(Path(root))
     folder.clear_failure(cell)
     try:
-        do(cell, folder, tensorboard=tensorboard)
+        do(cell, folder, **extras)
     except RunInUseError as error:
         return str(error)
     except RunError as error:
@@ -151,7 +166,13 @@ def work(
     return failure.error
 
 
-def do(cell: Cell, folder: BenchFolder, *, tensorboard: bool = False) -> None:
+def do(
+    cell: Cell,
+    folder: BenchFolder,
+    *,
+    tensorboard: bool = False,
+    predictions: bool = False,
+) -> None:
     """Do one run in its place of a benchmark's folder.
 
     Args:
@@ -159,6 +180,7 @@ def do(cell: Cell, folder: BenchFolder, *, tensorboard: bool = False) -> None:
         folder: The benchmark. Where the run that it begins like is there, its first
             training is taken from it.
         tensorboard: Write curves for TensorBoard too.
+        predictions: Write the probabilities of each round too.
     """
     settings, first, beginning = cell.settings, cell.beginning, None
     # One that is not finished is damaged, has failed or is being done by another.
@@ -167,7 +189,9 @@ def do(cell: Cell, folder: BenchFolder, *, tensorboard: bool = False) -> None:
     torch.set_num_threads(settings.threads)
     own, pool = folder.run_folder(cell), pool_of(settings.data.model_dump_json())
     with own.listening(tensorboard=tensorboard), _noted(folder, cell):
-        for _ in execute(settings, own.path, pool, beginning=beginning):
+        for _ in execute(
+            settings, own.path, pool, beginning=beginning, predictions=predictions
+        ):
             pass
 
 
@@ -239,7 +263,8 @@ def differences(first: RunFolder, second: RunFolder) -> Iterator[str]:
     if len(lines) != len(again):
         yield f"They have {len(lines)} and {len(again)} rounds."
     for line, repeated in zip(lines, again, strict=False):
-        before, now = line.model_dump(mode="json"), repeated.model_dump(mode="json")
+        now = repeated.model_dump(mode="json")
+        before = line.model_dump(mode="json", exclude_unset=True)  # of an older version
         for name in before:
             if before[name] != now[name]:
                 was, is_now = reprlib.repr(before[name]), reprlib.repr(now[name])
@@ -280,6 +305,14 @@ class ExperimentCost:
     num_workers: int
     disk: float
     """Bytes that what is left will take."""
+    gpu_hours: Mapping[str, float] = field(default_factory=dict)
+    """Hours of one GPU for what is left, by its name, see :data:`PUBLISHED_STEPS`; none
+    for a network whose steps nobody published."""
+
+    @property
+    def core_days(self) -> float:
+        """Days of one core for what is left."""
+        return self.num_trainings_left * self.seconds_per_training / 86400
 
     @property
     def seconds_per_training(self) -> float:
@@ -343,7 +376,20 @@ def estimate(
         source=source,
         num_workers=num_workers,
         disk=left * experiment.footprint.megabytes * 1e6,
+        gpu_hours=_gpu_hours(experiment, left),
     )
+
+
+def _gpu_hours(experiment: Experiment, num_trainings: int) -> dict[str, float]:
+    """Return the hours of some trainings by GPU, if the network is a published one."""
+    chosen = experiment.conditions[0].settings.trainer
+    trainer = training.resolve(chosen.name, chosen.options)
+    options = getattr(trainer, "options", {})
+    if options.get("network") != "wrn-28-2":
+        return {}
+    images = options["minibatch_size"] * (1 + 2 * options.get("mu", 0))
+    steps = num_trainings * options["steps"] * images / _PUBLISHED_IMAGES
+    return {gpu: steps * hours for gpu, (hours, _) in PUBLISHED_STEPS.items()}
 
 
 def num_trainings(

@@ -1,4 +1,4 @@
-"""Finished runs for MLflow: parameters, accuracy by number of labels, seconds."""
+"""Finished runs for MLflow and Weights & Biases: parameters, figures by labels."""
 
 import os
 import re
@@ -9,6 +9,7 @@ from typing import Any
 from fewlabels.errors import UsageError
 from fewlabels.experiments.bench.experiment import Cell
 from fewlabels.experiments.bench.folder import BenchFolder
+from fewlabels.experiments.runs import MEASURES
 from fewlabels.jobs.cluster import restore_environment
 from fewlabels.names import check_installed
 
@@ -71,19 +72,68 @@ class Mlflow:
             whole = f"tags.`{_TAG}` = '{cell.address}' and status = 'FINISHED'"
             if self._client.search_runs([self._experiment], whole):
                 return False
-            s, tags = cell.settings, {_TAG: cell.address, "mlflow.runName": cell.label}
+            tags = {_TAG: cell.address, "mlflow.runName": cell.label}
             run = self._client.create_run(self._experiment, tags=tags).info.run_id
-            for name in ("data", "strategy", "trainer"):
-                self._client.log_param(run, name, getattr(s, name).label)
-            for name in ("start", "query", "budget", "seed"):
-                self._client.log_param(run, name, getattr(s, name))
-            result = folder.result(cell)
-            timings = {timing["step"]: timing for timing in result.timings}
-            for line in result.lines:
-                figures = {"accuracy": line.accuracy} | timings.get(line.step, {})
-                for name, value in figures.items():
-                    is_figure = name.endswith(("accuracy", "_seconds", "_mb"))
-                    if is_figure and value is not None:
-                        self._client.log_metric(run, name, value, step=line.num_labeled)
+            for name, value in _parameters(cell).items():
+                self._client.log_param(run, name, value)
+            for num_labels, figures in _figures(cell, folder):
+                for name, figure in figures.items():
+                    self._client.log_metric(run, name, figure, step=num_labels)
             self._client.set_terminated(run)
         return True
+
+
+class WeightsAndBiases:
+    """Sends finished runs to a project of Weights & Biases, each once.
+
+    With ``WANDB_MODE=offline`` they stay in the folder ``wandb`` of the benchmark until
+    ``wandb sync`` sends them.
+    """
+
+    def __init__(self, project: str) -> None:
+        """Check that its package is there."""
+        check_installed("Tracking", "wandb", install="fewlabels[track]")
+        self.project = project
+
+    def send(self, cell: Cell, folder: BenchFolder) -> bool:
+        """Send a finished run unless it was sent; return whether it was sent now."""
+        import wandb
+
+        if [*(folder.path / "wandb").glob(f"*run-*-{cell.address}")]:
+            return False
+        try:
+            run = wandb.init(
+                project=self.project,
+                id=cell.address,
+                name=cell.label,
+                dir=folder.path,
+                config=_parameters(cell),
+                settings=wandb.Settings(console="off", silent=True),
+            )
+            with run:
+                for num_labels, figures in _figures(cell, folder):
+                    run.log(figures, step=num_labels)
+        except (wandb.Error, OSError) as error:
+            raise UsageError(
+                f"Weights & Biases cannot be used: {error}. Run 'wandb login', or set "
+                "WANDB_MODE=offline."
+            ) from error
+        return True
+
+
+def _parameters(cell: Cell) -> dict[str, Any]:
+    """Return the settings of a run by name."""
+    s = cell.settings
+    chosen = {n: getattr(s, n).label for n in ("data", "strategy", "trainer")}
+    return chosen | {n: getattr(s, n) for n in ("start", "query", "budget", "seed")}
+
+
+def _figures(cell: Cell, folder: BenchFolder) -> Iterator[tuple[int, dict[str, float]]]:
+    """Yield the number of labels of each round, and what was measured in it."""
+    result = folder.result(cell)
+    timings = {timing["step"]: timing for timing in result.timings}
+    for line in result.lines:
+        figures = {name: getattr(line, name) for name in MEASURES}
+        times = timings.get(line.step, {})
+        figures |= {n: v for n, v in times.items() if n.endswith(("_seconds", "_mb"))}
+        yield line.num_labeled, {n: v for n, v in figures.items() if v is not None}

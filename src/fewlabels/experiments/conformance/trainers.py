@@ -3,6 +3,7 @@
 A trainer is judged by two trainings of a small pool, and one without any label.
 """
 
+import copy
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -19,20 +20,36 @@ from fewlabels.experiments.conformance.problems import Promise, Verdict, require
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.protocols import Classifier, Outputs, Trainer
 from fewlabels.rng import stream
+from fewlabels.training.training import ExternalTrainer, Training
 
 _NUM_ITEMS, _NUM_LABELED = 200, 60
+_QUICK_STEPS = 3
 _NUM_SAMPLES = 3
 _CLOSE = 1e-3  # of the largest value; sums over other chunks round otherwise
 _NAMES = ("features", "logits")
 
 
-def small_pool(source: Pool) -> Pool:
+def quick(trainer: Any) -> Any:
+    """Return a trainer that takes few small steps, where it says how many it takes."""
+    if isinstance(trainer, Training) and trainer.schedule is not None:
+        size = 2 * trainer.schedule.devices
+        few = replace(trainer.schedule, steps=_QUICK_STEPS, minibatch_size=size)
+        return replace(trainer, schedule=few)
+    inner = getattr(trainer, "trainer", None)
+    if isinstance(trainer, ExternalTrainer) and isinstance(trainer.num_steps, int):
+        own = copy.copy(inner)
+        object.__setattr__(own, "steps", _QUICK_STEPS)
+        return ExternalTrainer(own)
+    return trainer
+
+
+def small_pool(source: Pool, num_items: int = _NUM_ITEMS) -> Pool:
     """Return a few items of a pool, some of them labeled, as new tensors."""
     known = source.labeled
     if len(known) < 2:
         raise UsageError(f"{len(known)} of {len(source)} items are labeled; give 2.")
     order = torch.randperm(len(known), generator=stream(0, "check"))
-    kept = known[order[:_NUM_ITEMS]]
+    kept = known[order[:num_items]]
     labels = source.labels[kept]
     labels[min(_NUM_LABELED, len(kept) // 2) :] = UNKNOWN
     return Pool.build(ArrayImages(source.images.read(kept)), labels, source.classes)

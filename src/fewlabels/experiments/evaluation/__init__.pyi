@@ -37,3 +37,4 @@ from .measurement import AuditedAccuracy as AuditedAccuracy
 from .measurement import accuracy as accuracy
 from .measurement import accuracy_interval as accuracy_interval
 from .measurement import late_median as late_median
+from .measurement import calibration as calibration

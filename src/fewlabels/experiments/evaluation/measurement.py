@@ -72,6 +72,7 @@ PLAIN = 0.01
 LEAST_LABELS = 20
 """Labels of random images below which the shares are not tested."""
 
+_BINS = 15
 _MOST_LATE = 20
 _HALVINGS = 60
 
@@ -83,6 +84,25 @@ def accuracy(classifier: "Classifier", split: "Split") -> float:
     everything = torch.arange(len(split))
     predicted = classifier.outputs(split.images, everything).logits.argmax(dim=1)
     return float((predicted == split.labels).double().mean())
+
+
+def calibration(classifier: "Classifier", split: "Split") -> tuple[float, float]:
+    """Return calibration error and Brier score on a split.
+
+    The calibration error (Guo et al., ICML 2017) is how far the share of right answers
+    is from the mean confidence, over 15 bins of equal width. The score of Brier (1950)
+    is the mean squared distance of probabilities to the truth, summed over classes.
+    """
+    import torch
+
+    outputs = classifier.outputs(split.images, torch.arange(len(split)))
+    rows = outputs.logits.double().softmax(dim=1).cpu()
+    confidence, predicted = rows.max(dim=1)
+    gaps = (predicted == split.labels).double() - confidence
+    bins = (confidence * _BINS).ceil().long().clamp(1, _BINS) - 1
+    error = torch.zeros(_BINS).double().index_add(0, bins, gaps).abs().sum()
+    rows[torch.arange(len(split)), split.labels] -= 1
+    return float(error) / len(split), float(rows.square().sum(dim=1).mean())
 
 
 def late_median(evaluations: Mapping[int, float]) -> float:

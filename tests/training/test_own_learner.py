@@ -1,0 +1,72 @@
+"""A loss of one's own, from outside: by its path, with all options of a training."""
+
+import dataclasses
+import sys
+import types
+
+import pytest
+import torch
+from tests.training.conftest import tiny_pool
+from torch.nn.functional import cross_entropy
+
+from fewlabels import rng, training
+from fewlabels.errors import Count, UnknownNameError
+from fewlabels.names import identity
+from fewlabels.training.learner import Learner, Loss
+from fewlabels.training.training import Training
+from fewlabels.training.views import View
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EntropyMinimum(Learner):
+    mu: Count = 2
+    weight: float = 0.1
+
+    @property
+    def views(self):
+        return {"labeled": View("weak", is_labeled=True), "unlabeled": View("weak")}
+
+    def loss(self, step):
+        labeled, unlabeled = step.outputs("labeled", "unlabeled")
+        supervised = cross_entropy(labeled.logits, step.minibatch.labels)
+        rows = unlabeled.logits.softmax(dim=1)
+        entropy = -(rows * rows.log()).sum(dim=1).mean()
+        return Loss.of(supervised, entropy, self.weight)
+
+
+@pytest.fixture
+def path(monkeypatch):
+    module = types.SimpleNamespace(EntropyMinimum=EntropyMinimum)
+    monkeypatch.setitem(sys.modules, "my_loss", module)
+    return "my_loss:EntropyMinimum"
+
+
+def weights(trainer):
+    made = trainer.fit(tiny_pool(), rng.stream(0, "train"))
+    return torch.cat([p.flatten() for p in made.module.parameters()])
+
+
+def test_the_path_of_a_learner_is_a_trainer(path):
+    options = {"steps": 3, "minibatch_size": 4, "mu": 3, "weight": 0.5}
+    made = training.resolve(path, options)
+    assert isinstance(made, Training)
+    assert made.learner == EntropyMinimum(mu=3, weight=0.5)
+    assert made.schedule.steps == 3
+    assert set(identity(made).source) == {__name__}
+    without = weights(training.resolve(path, options | {"weight": 0.0}))
+    assert not torch.equal(weights(made), without)
+    with pytest.raises(UnknownNameError, match="Did you mean 'weight'"):
+        training.resolve(path, {"wieght": 1})
+
+
+def test_so_is_an_object(path):
+    assert training.resolve(EntropyMinimum()) == training.resolve(path)
+
+
+def test_an_option_that_came_later_renames_nothing():
+    plain = training.make("fixmatch")
+    assert "channels_last" not in identity(plain).options
+    other = training.make("fixmatch", channels_last=True, steps=2, minibatch_size=4)
+    assert identity(other).options["channels_last"] is True
+    same = training.make("fixmatch", steps=2, minibatch_size=4)
+    torch.testing.assert_close(weights(other), weights(same), rtol=0, atol=1e-3)
