@@ -82,7 +82,7 @@ class Experiment(FrozenModel):
 
     name: str
     """A word that can name a file."""
-    title: str
+    title: str = ""
     """Heading of its report."""
     about: str = ""
     """What it shows, and how it departs from what it stands for, in a few sentences."""
@@ -101,7 +101,8 @@ class Experiment(FrozenModel):
     figures: tuple[Figure, ...] = ("accuracy",)
     published: tuple[PublishedTable, ...] = ()
     """What the paper printed for it."""
-    footprint: Footprint
+    footprint: Footprint = Footprint(seconds_per_step=0.025, megabytes=1)
+    """What a training costs; by default what the preset ``small`` takes."""
 
     def seeds_of(self, condition: Condition) -> tuple[int, ...]:
         """Return the seeds of one condition."""
@@ -322,3 +323,9 @@ def checked(experiment: Experiment) -> Experiment:
         conditions.append(condition.copy_with(settings=settings))
     compared = [known(choice, strategies.resolve) for choice in experiment.strategies]
     return experiment.copy_with(conditions=(*conditions,), strategies=(*compared,))
+
+
+def with_identities(experiment: Experiment) -> Experiment:
+    """Return an experiment whose runs have their addresses; see :func:`checked`."""
+    is_known = bool(experiment.conditions[0].settings.made)
+    return experiment if is_known else checked(experiment)

@@ -37,9 +37,9 @@ from fewlabels.experiments.bench.experiment import (
     Condition,
     Experiment,
     cell_of,
-    checked,
     noise_cells,
     plan,
+    with_identities,
 )
 from fewlabels.experiments.runs import (
     MEASURES,
@@ -118,6 +118,11 @@ class BenchFolder:
     """Paths of a benchmark's files, and how they are read and written."""
 
     path: Path
+
+    @classmethod
+    def of(cls, folder: "BenchFolder | Path | str") -> "BenchFolder":
+        """Return the folder at a path; a folder comes back as it is."""
+        return folder if isinstance(folder, cls) else cls(Path(str(folder)))
 
     @property
     def description_file(self) -> Path:
@@ -432,15 +437,14 @@ def read_results(
     Returns:
         The results.
     """
-    folder = folder if isinstance(folder, BenchFolder) else BenchFolder(Path(folder))
+    folder = BenchFolder.of(folder)
     if not isinstance(experiment, Experiment):
         known = folder.experiments()
         name = experiment or (next(iter(known)) if len(known) == 1 else "")
         if name not in known:
             raise UnknownNameError(f"experiment in '{folder.path}'", name, known)
         experiment = known[name]
-    elif not experiment.conditions[0].settings.made:
-        experiment = checked(experiment)  # else its runs have other addresses
+    experiment = with_identities(experiment)
     conditions = []
     for condition in experiment.conditions:
         seeds, compared = experiment.seeds_of(condition), experiment.strategies

@@ -21,11 +21,17 @@ from fewlabels import data, files, progress, training
 from fewlabels.errors import FewlabelsError, RunError, RunInUseError, UsageError
 from fewlabels.experiments import notebook
 from fewlabels.experiments.acquisition import hidden, starting_answers
-from fewlabels.experiments.bench.experiment import Cell, Experiment, plan, steps_of
+from fewlabels.experiments.bench.experiment import (
+    Cell,
+    Experiment,
+    plan,
+    steps_of,
+    with_identities,
+)
 from fewlabels.experiments.bench.folder import BenchFolder, Failure
 from fewlabels.experiments.runs import RunFolder, are_same_data, environment, execute
 from fewlabels.experiments.settings import Choice, RunSettings
-from fewlabels.jobs import Executor, startable
+from fewlabels.jobs import Executor, LocalExecutor, startable
 from fewlabels.names import AllowCode, check_code
 from fewlabels.pool import Pool
 from fewlabels.rng import stream
@@ -64,8 +70,8 @@ class Verification:
 
 def run(
     experiment: Experiment,
-    folder: BenchFolder,
-    executor: Executor,
+    folder: BenchFolder | Path | str,
+    executor: Executor | None = None,
     *,
     tensorboard: bool = False,
     predictions: bool = False,
@@ -76,16 +82,22 @@ def run(
     themselves.
 
     Args:
-        experiment: What to do.
-        folder: Where; opened already.
-        executor: Who does the runs. A worker that is killed is replaced, and its run
-            goes on where it was; one that is killed again and again has failed.
+        experiment: What to do; it is asked for in the folder.
+        folder: Where.
+        executor: Who does the runs; by default processes of this machine. A worker that
+            is killed is replaced, and its run goes on where it was; one that is killed
+            again and again has failed.
         tensorboard: Write the curves of all trainings for TensorBoard too.
         predictions: Write the probabilities of each round into its folder.
 
     Yields:
         Each run as it ends, finished or failed.
     """
+    folder = BenchFolder.of(folder)
+    folder.open()
+    experiment = with_identities(experiment)
+    folder.ask_for(experiment)
+    executor = executor or LocalExecutor()
     todo, tried = plan(experiment), list[Cell]()
     extras = {"tensorboard": tensorboard, "predictions": predictions}
     done, total = len(todo.all) - len(folder.missing(todo.all)), len(todo.all)
