@@ -114,7 +114,7 @@ def bench_page(results: Results, *, others: Sequence[str] = ()) -> Page:
     ]
     order: list[str] = [*experiment.figures, *(section.anchor for section in sections)]
     sections.sort(key=lambda section: order.index(section.anchor))
-    title = experiment.title
+    title = experiment.title or experiment.name
     if experiment.scale == "cpu" and "scale" not in title.lower():
         title = f"{title} ({OTHER_SCALE[0].lower()}{OTHER_SCALE[1:]})"
     settings = [

@@ -23,7 +23,7 @@ def test_an_experiment_can_be_a_file(tmp_path):
     found = read_experiment(file)
     assert [one.label for one in found.strategies] == ["random", "npc (draws = 50)"]
     file.write_text("name: mine\n")
-    with pytest.raises(UsageError, match="'title' is missing"):
+    with pytest.raises(UsageError, match="'conditions' is missing"):
         read_experiment(file)
     with pytest.raises(UsageError, match="could not be read"):
         read_experiment(tmp_path / "nothing.yaml")

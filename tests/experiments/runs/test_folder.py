@@ -52,9 +52,9 @@ def test_a_run_holds_what_is_promised(finished, digits):
     ]
     assert [line["num_labeled"] for line in lines] == [10, 15, 20]
     assert list(lines[0]) == [
-        "schema_version", "step", "num_labeled", "accuracy", "median_accuracy", "ids",
-        "indices", "labels", "class_counts", "kernel", "value", "ceiling", "tie",
-        "record", "checksum",
+        "schema_version", "step", "num_labeled", "accuracy", "median_accuracy",
+        "calibration_error", "brier_score", "ids", "indices", "labels",
+        "class_counts", "kernel", "value", "ceiling", "tie", "record", "checksum",
     ]  # fmt: skip
     assert lines[0]["ids"] == [digits.ids[i] for i in lines[0]["indices"]]
     assert lines[0]["labels"] == digits.labels[lines[0]["indices"]].tolist()
