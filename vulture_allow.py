@@ -139,3 +139,7 @@ _.is_here  # printed as JSON
 headline  # of the page, in its template
 dies_if  # jobs of tests, started by their names
 Killed
+calibration_error  # read by their names in MEASURES
+brier_score
+four_gpus  # tests name this fixture
+meet  # a job of tests, started by its name

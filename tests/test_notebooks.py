@@ -44,7 +44,7 @@ def test_strategies_are_compared_on_embeddings(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     space, shown = run_cells("embeddings")
     assert len(space["frame"]) == 3 * 3 * 4
-    assert "items=800" in repr(shown[0])
+    assert "800 items" in repr(shown[0])
     assert {line.get_label() for line in shown[1].lines} == set(space["names"])
 
 

@@ -374,13 +374,11 @@ def _sources(thing: Any) -> Iterator[tuple[str, str]]:
     used: list[Any] = [*type(thing).__mro__]
     for field in dataclasses.fields(thing) if dataclasses.is_dataclass(thing) else ():
         if field.metadata.get("code"):
-            value = getattr(thing, field.name)
-            names_itself = isinstance(value, str) or _is_code(value)
-            used.append(value if names_itself else type(value))
+            own = getattr(thing, field.name)
+            used.append(own if isinstance(own, str) or _is_code(own) else type(own))
     modules = dict[str, set[str]]()
-    for value in used:
-        is_text = isinstance(value, str)
-        path = value if is_text else f"{value.__module__}:{value.__qualname__}"
+    for own in used:
+        path = own if isinstance(own, str) else f"{own.__module__}:{own.__qualname__}"
         module, colon, name = path.partition(":")
         if colon:
             modules.setdefault(module, set()).add(name.partition(".")[0])
@@ -429,10 +427,8 @@ def _changed_by(part: ast.stmt) -> set[str]:
         return set()  # which is no part of the module
     changed = set[str]()
     for node in [part] if isinstance(part, _DEFINITIONS) else ast.walk(part):
-        if isinstance(node, _DEFINITIONS):
-            changed.add(node.name)
-        elif isinstance(node, ast.alias):
-            changed.add((node.asname or node.name).partition(".")[0])
+        if isinstance(node, (*_DEFINITIONS, ast.alias)):
+            changed.add((getattr(node, "asname", "") or node.name).partition(".")[0])
         elif isinstance(getattr(node, "ctx", None), ast.Store | ast.Del) or (
             isinstance(part, ast.Expr) and isinstance(node, ast.Attribute)
         ):  # such as WEIGHTS.update(...)

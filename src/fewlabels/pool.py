@@ -9,7 +9,6 @@ read only when they are used, for pools that do not fit into memory.
 
 import json
 import mmap
-import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from html import escape
@@ -226,23 +225,6 @@ def _map_rows(path: str, layout: tuple[Any, ...], *options: Any) -> MappedRows:
     return MappedRows(array, *options)
 
 
-class Summary:
-    """Shows what matters of an object in a line, and in a notebook as a table."""
-
-    def _facts(self) -> Mapping[str, Any]:
-        """Return what is shown, by name."""
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        facts = ", ".join(f"{name}={value}" for name, value in self._facts().items())
-        return f"{type(self).__name__}({facts})"
-
-    def _repr_html_(self) -> str:
-        facts = {name: escape(str(value)) for name, value in self._facts().items()}
-        rows = (f"<tr><th>{escape(n)}</th><td>{facts[n]}</td></tr>" for n in facts)
-        return f"<table>{''.join(rows)}</table>"
-
-
 class Images(Protocol):
     """Items that are read on demand; nothing is decoded before it is needed."""
 
@@ -297,7 +279,7 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Pool(Summary):
+class Pool:
     """Images, their names, the labels so far and the items that may be asked about.
 
     ``candidates`` is not simply "unlabeled": an item of an audit slice, one that a
@@ -368,10 +350,14 @@ class Pool(Summary):
             are_distinct=ids is None,
         )
 
-    def _facts(self) -> Mapping[str, Any]:
-        shape, names = tuple(self.images.shape), reprlib.repr(list(self.classes))
-        facts = {"items": len(self), "shape": shape, "classes": names}
-        return facts | {"labeled": len(self.labeled), "test": len(self.test or ())}
+    def __repr__(self) -> str:
+        shape, tests = tuple(self.images.shape), len(self.test or ())
+        names = f"{self.num_classes} classes ({', '.join(self.classes):.60})"
+        items = f"{len(self)} items of shape {shape}, {len(self.labeled)} labeled"
+        return f"Pool({items}, {names}, {tests} to measure on)"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
 
     def __len__(self) -> int:
         """Return the number of items, labeled or not."""

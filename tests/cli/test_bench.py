@@ -19,7 +19,7 @@ def _here(monkeypatch, request):
     if request.function is not test_run_then_report_then_verify:
         monkeypatch.setattr("fewlabels.report.figures.Drawing.save", lambda *_: None)
     monkeypatch.setattr(
-        "fewlabels.jobs.LocalExecutor", lambda num_workers=None: little.Here()
+        "fewlabels.jobs.LocalExecutor", lambda *_, **options: little.Here()
     )
 
 

@@ -93,6 +93,8 @@ def test_what_cannot_be_an_image_is_explained():
         load(shifted)
     with pytest.raises(DataError, match="columns picture; rename"):
         load([{"picture": PIXELS[0]}])
+    with pytest.raises(UsageError, match=r"Item 0 .* uneven rows"):
+        load([([[1, 2], [3]], 0)])
     mixed = [(PIXELS[0], 0), (PIXELS[1][:4], 1)]
     with pytest.raises(DataError, match=r"2 shapes.*give size"):
         load(mixed)
@@ -107,7 +109,14 @@ def test_size_brings_pictures_to_one_shape():
     assert load(mixed, size=5).images.shape == (3, 5, 5)
 
 
-@pytest.mark.parametrize("made", [Torchvision, lambda: (Torchvision(), Torchvision())])
+@pytest.mark.parametrize(
+    "made",
+    [
+        Torchvision,
+        lambda: (Torchvision(), Torchvision()),
+        lambda: [Torchvision(), Torchvision()],
+    ],
+)
 def test_an_import_path_names_a_data_set_or_what_makes_it(made, monkeypatch):
     monkeypatch.setitem(sys.modules, "my_data", types.SimpleNamespace(birds=made))
     pool = load("my_data:birds", size=4)

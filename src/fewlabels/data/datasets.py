@@ -52,7 +52,7 @@ def dataset_pool(
         source = source() if callable(source) else source
     if isinstance(source, Pool):
         return source
-    if isinstance(source, tuple) and len(source) == 2 and all(map(is_dataset, source)):
+    if _is_pair(source):
         source, test = source
     if not is_dataset(source):
         kind = type(source).__name__
@@ -65,6 +65,17 @@ def dataset_pool(
         classes=classes or _class_names(source),
         test=None if test is None else _read(test, size),
     )
+
+
+def _is_pair(source: Any) -> bool:
+    """Return whether these are two data sets, and not two items of one."""
+    if not isinstance(source, tuple | list) or len(source) != 2:
+        return False
+    is_item = (tuple, list, Mapping, np.ndarray, torch.Tensor, Image.Image)
+    is_clear = isinstance(source, tuple) or not any(
+        isinstance(s, is_item) for s in source
+    )
+    return is_clear and all(map(is_dataset, source))
 
 
 def _read(source: Any, size: int | None) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -109,7 +120,13 @@ def _array(item: Any, number: int, size: int | None) -> NDArray[Any]:
     if isinstance(item, Image.Image):
         image = item.convert("L" if item.mode in {"1", "L"} else "RGB")
         return np.asarray(image if size is None else image.resize((size, size)))
-    array = to_numpy(item) if torch.is_tensor(item) else np.asarray(item)
+    try:
+        array = to_numpy(item) if torch.is_tensor(item) else np.asarray(item)
+    except ValueError as error:
+        msg = (
+            f"Item {number} of the data set is a {type(item).__name__} of uneven rows."
+        )
+        raise UsageError(f"{msg} Give images or vectors.") from error
     if array.ndim == 3 and array.shape[0] in {1, 3} and array.shape[2] not in {1, 3}:
         array = array.transpose(1, 2, 0)
     if array.ndim == 1 or array.dtype == np.uint8:

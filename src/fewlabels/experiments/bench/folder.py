@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,6 @@ from fewlabels.experiments.runs import (
 )
 from fewlabels.experiments.settings import FrozenModel, validated
 from fewlabels.names import check_installed
-from fewlabels.pool import Summary
 
 _LOCK = ".fewlabels-lock"
 _TIMEOUT = 30.0  # seconds
@@ -348,7 +348,7 @@ class ConditionResults:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Results(Summary):
+class Results:
     """The results of an experiment so far."""
 
     experiment: Experiment
@@ -365,6 +365,15 @@ class Results(Summary):
     def num_finished(self) -> int:
         """How many of them are finished."""
         return sum(cell.is_finished for cell in self.cells)
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name}={value}" for name, value in self._facts().items())
+        return f"Results({facts})"
+
+    def _repr_html_(self) -> str:
+        facts = {name: escape(str(value)) for name, value in self._facts().items()}
+        rows = (f"<tr><th>{escape(n)}</th><td>{facts[n]}</td></tr>" for n in facts)
+        return f"<table>{''.join(rows)}</table>"
 
     def _facts(self) -> Mapping[str, Any]:
         facts = {"experiment": self.experiment.name}
