@@ -319,6 +319,8 @@ def test_an_edited_trainer_is_not_gone_on_with(tmp_path, digits, monkeypatch):
     changes["strategy"] = Choice(name="random")
     toy.whole_run(tmp_path / "run", digits, **changes)
     file.write_text(file.read_text() + "# better now\n")
+    toy.whole_run(tmp_path / "run", digits, **changes)  # a comment changes nothing
+    file.write_text(file.read_text() + "Mine.share = 2\n")
     told = r"trainer: the source of 'my_own_trainer' is not what it was"
     with pytest.raises(SettingsChangedError, match=told):
         toy.whole_run(tmp_path / "run", digits, **changes)
