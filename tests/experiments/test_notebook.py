@@ -10,7 +10,7 @@ from tests.experiments.loop.test_run import labeled_pool
 
 import fewlabels
 from fewlabels import progress
-from fewlabels.experiments import notebook
+from fewlabels.experiments.acquisition import shown_in_notebook
 from fewlabels.experiments.evaluation import calibration
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import ArrayImages, Split
@@ -61,17 +61,17 @@ def test_nothing_is_shown_twice_or_elsewhere(cell, monkeypatch):
         def tell(self, step, figures): ...
         def finish(self, handle): ...
 
-    with progress.reporting(Listener()), notebook.shown(), progress.track("x", 1):
+    with progress.reporting(Listener()), shown_in_notebook(), progress.track("x", 1):
         pass
     monkeypatch.delitem(sys.modules, "IPython")
-    with notebook.shown(), progress.track("x", 1):
+    with shown_in_notebook(), progress.track("x", 1):
         pass
     assert cell == []
 
 
 def test_tasks_inside_tasks_share_a_line(cell):
     with (
-        notebook.shown(),
+        shown_in_notebook(),
         progress.track("Runs", 2, done=1),
         progress.track("Training", 3) as advance,
     ):

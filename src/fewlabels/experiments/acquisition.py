@@ -4,6 +4,7 @@ In a simulated run the labels of a pool are hidden, and given back when asked fo
 """
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -18,7 +19,6 @@ from torch import Generator, Tensor
 from fewlabels import files, progress, strategies, training
 from fewlabels.data.derived import ChosenImages, row_digest
 from fewlabels.errors import BudgetError, DataError, RunError, UsageError, whole_number
-from fewlabels.experiments import notebook
 from fewlabels.experiments.evaluation import accuracy, calibration, late_median
 from fewlabels.experiments.settings import Seeds, check_numbers
 from fewlabels.names import DEFAULT_STRATEGY, identity
@@ -86,7 +86,7 @@ def rounds(
         if test is not None:
             mark = mark_of(trainer, pool, test, train_seed, step) if folder else ""
             evaluations = Evaluations(test, folder, mark, timer)
-        with notebook.shown(), progress.part(f"round-{step:03d}"), timer("train"):
+        with shown_in_notebook(), progress.part(f"round-{step:03d}"), timer("train"):
             classifier = trainer.fit(
                 pool,
                 stream(train_seed, "train", step),
@@ -98,7 +98,7 @@ def rounds(
         asked = Query()
         if size > 0:
             generator = stream(seeds.query, "query", step)
-            with notebook.shown(), timer("query"):
+            with shown_in_notebook(), timer("query"):
                 asked = strategy.select(
                     classifier, pool, size, generator, history=history
                 )
@@ -123,6 +123,16 @@ def rounds(
             return
         history = (*history, done)
         pool, later = pool.with_answers(answers).with_answers(later), Answers()
+
+
+def shown_in_notebook() -> AbstractContextManager[None]:
+    """Show progress of the block in a notebook, unless it is shown already."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if getattr(shell, "kernel", None) is None or progress.is_heard():
+        return nullcontext()
+    from fewlabels.experiments.notebook import LINE
+
+    return progress.reporting(LINE)
 
 
 def query_size(query: int | Sequence[int], step: int) -> int:

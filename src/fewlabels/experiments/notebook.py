@@ -1,12 +1,8 @@
-"""Progress in a notebook: a line below the cell, where nobody else listens."""
+"""Progress in a notebook: a line below the cell."""
 
-import sys
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import Any
-
-from fewlabels import progress
 
 _SECONDS = 0.2  # between two changes of the line
 
@@ -58,11 +54,5 @@ class CellLine:
             self._display.update({"text/plain": line}, raw=True)
 
 
-_line = CellLine()
-
-
-def shown() -> AbstractContextManager[None]:
-    """Show progress of the block in a notebook, unless it is shown already."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    is_notebook = getattr(shell, "kernel", None) is not None
-    return progress.reporting(*[_line] * (is_notebook and not progress.is_heard()))
+LINE = CellLine()
+"""The line below the cell that is running."""

@@ -19,8 +19,11 @@ import torch
 
 from fewlabels import data, files, progress, training
 from fewlabels.errors import FewlabelsError, RunError, RunInUseError, UsageError
-from fewlabels.experiments import notebook
-from fewlabels.experiments.acquisition import hidden, starting_answers
+from fewlabels.experiments.acquisition import (
+    hidden,
+    shown_in_notebook,
+    starting_answers,
+)
 from fewlabels.experiments.bench.experiment import (
     Cell,
     Experiment,
@@ -102,7 +105,7 @@ def run(
     extras = {"tensorboard": tensorboard, "predictions": predictions}
     done, total = len(todo.all) - len(folder.missing(todo.all)), len(todo.all)
     with ExitStack() as stack:
-        with notebook.shown():
+        with shown_in_notebook():
             advance = stack.enter_context(progress.track("Runs", total, done=done))
         for group in (todo.beginnings, todo.all):
             cells = folder.missing(cell for cell in group if cell not in tried)
