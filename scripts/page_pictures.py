@@ -82,13 +82,13 @@ def picture_all(person: Person) -> None:
     person.pictures(IMAGES / "page-dark.png")
     page.emulate_media(color_scheme="light")
     person.sees("review")
-    page.keyboard.press("PageDown")
+    page.click(".review-tabs >> text=fish")
     page.wait_for_load_state("networkidle")
     time.sleep(0.5)
     name = page.text_content(".review-head h2").split()[1]
     files = page.eval_on_selector_all(".tile img", "all => all.map(image => image.alt)")
     for place, file in enumerate(files):
-        if KINDS[person.truth[file]] != name:  # the first gets its class, as do others
+        if KINDS[person.truth[file]] != name:
             page.hover(f"#tile-{place}")
             page.keyboard.press(str(person.truth[file] + 1))
     time.sleep(5)  # until the messages are gone

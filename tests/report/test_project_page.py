@@ -64,7 +64,7 @@ def test_the_headline_is_the_audited_accuracy_with_its_interval(trained, shown_p
     assert "by model-001, trained on 12 labels for other images." in shown
     assert "In 95 of 100 projects the true share is in such a range" in shown
     once = plain(interval_text(status.curve[-1].once))
-    assert f"for a single look, planned beforehand, it is {once}." in shown
+    assert f"for a single look, planned beforehand, the range is {once}." in shown
     assert f"{status.num_spent} of 30 labels are spent." in shown
 
 

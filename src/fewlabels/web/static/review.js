@@ -114,6 +114,7 @@ export class ReviewView {
     if (this.page.view !== "review") return;
     if (this.wanted !== null) this.#open();
     this.drawTabs();
+    if (this.rule.textContent) this.#drawRule();
     if (!this.tiles.length && !this.isLoading) this.load();
   }
 
@@ -169,8 +170,13 @@ export class ReviewView {
       const mode = this.like ? "Images that look most like the one you chose." : MODES[this.order][1];
       const task = this.isFinding ? `Choose what is ${this.name}, then confirm. The rest stays unlabeled.` : "Click what is wrong to leave it out, or press the key of its class; then confirm the rest.";
       this.note.textContent = `${mode}${sure} ${task}`;
-      this.rule.textContent = `These labels are stored as confirmed (${number(this.page.state.confirmed)} so far): they train the model, cost no budget, and never check it. Of near copies you see one, and only that one gets the label.`;
+      this.#drawRule();
     }
+  }
+
+  /** Say what comes of a label from here. */
+  #drawRule() {
+    this.rule.textContent = `These labels are stored as confirmed (${number(this.page.state.confirmed)} so far): they train the model, cost no budget, and never check it. Of near copies you see one, and only that one gets the label.`;
   }
 
   // ----------------------------------------------------------------------------- doing
