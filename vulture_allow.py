@@ -66,6 +66,7 @@ list_recipes  # typer calls it
 prune  # likewise
 demo  # imported when it is called
 _.do_GET  # http.server calls these
+_.do_HEAD
 _.log_message
 _.linkname  # tarfile writes it into the archive
 Falls  # these are imported by path, in a process that measures memory

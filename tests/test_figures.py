@@ -15,6 +15,7 @@ NOT_MEASURED = {
         "20 times": "how uneven the long-tailed pools are made",
         "95 %": "level of an interval",
     },
+    "docs/export.md": {"16 MB": "bound of a request"},
     "docs/features.md": {
         "40 MB": "size of packages",
         "2.6 GB": "1,000,000 rows of 1,280 numbers of two bytes",

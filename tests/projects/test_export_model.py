@@ -1,6 +1,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from hashlib import sha256
 from types import SimpleNamespace
 
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from tests.data.pictures import tree
 from tests.projects.trained import (
     CLASSES,
     SHAPE,
@@ -25,6 +28,7 @@ from fewlabels.experiments.evaluation import accuracy_interval
 from fewlabels.models import encoders
 from fewlabels.models.classifiers import NetworkClassifier, PrecomputedClassifier
 from fewlabels.models.model_folder import load_model, save_model, write_onnx
+from fewlabels.projects import predict
 from fewlabels.projects.export import model_card
 from fewlabels.rng import stream
 
@@ -314,13 +318,40 @@ def test_onnx_says_the_same(tmp_path, kind):
     classifier = make()
     path = tmp_path / "model.onnx"
     write_onnx(path, classifier, shape)
-    assert list(tmp_path.iterdir()) == [path]
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "example.py", path]
     session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
     seen = images(5, shape)
     (found,) = session.run(None, {"images": seen.items.numpy()})
     logits = classifier.outputs(seen, torch.arange(5)).logits
     np.testing.assert_allclose(found, torch.softmax(logits, dim=1), atol=2e-3)
     assert found.std() > 1e-3  # a constant would agree with anything uniform
+
+
+def test_the_example_beside_it_says_what_predict_says(tmp_path):
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    save_model(tmp_path / "model", from_scratch(), CLASSES, SHAPE)
+    write_onnx(tmp_path / "model" / "model.onnx", from_scratch(), SHAPE)
+    folder = tree(tmp_path / "images", each=3)
+    expected = predict(tmp_path / "model", folder)
+    names = [str(folder / name) for name in expected.file_names]
+    code = (
+        "import sys, runpy; sys.modules['torch'] = None; sys.modules['fewlabels'] = None;"
+        "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "model" / "example.py"), *names],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    lines = done.stdout.splitlines()
+    for line, name, label, shares in zip(
+        lines, names, expected.labels, expected.probabilities, strict=True
+    ):
+        assert line.startswith(f"{name} {label} ")
+        share = float(line.rpartition(" ")[2])
+        assert share == pytest.approx(float(shares.max()), abs=2e-3)
 
 
 def test_onnx_without_its_extra_says_what_to_install(tmp_path, monkeypatch):

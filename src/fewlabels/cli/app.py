@@ -28,6 +28,7 @@ _COMMANDS = {
     "backup": ("project:backup", "Copy all labels of a project into a new file."),
     "trust": ("project:trust", "Confirm the server that keeps a project's labels."),
     "predict": ("project:predict", "Use an exported model on new images."),
+    "serve": ("serve:serve", "Classify images over HTTP with an exported model."),
     "classes": ("project:classes", "Add and rename the classes of a project."),
     "embed": (
         "embeddings:embed",

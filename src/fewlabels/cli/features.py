@@ -18,6 +18,7 @@ from fewlabels.cli.options import (
 )
 from fewlabels.cli.terminal import Terminal, table
 from fewlabels.errors import UsageError, check_range
+from fewlabels.models.catalog import RECOMMENDED
 from fewlabels.models.encoders import available, describe, forms
 
 if TYPE_CHECKING:
@@ -52,6 +53,18 @@ def encoders(
         if encoder.note:
             terminal.result(f"{encoder.name}: {encoder.note}")
     if not names:
+        here, columns = {encoder.name for encoder in shown}, ("MB", "pixels")
+        drawn = table("to download", "license", *columns, "good for", right=columns)
+        for name, facts in RECOMMENDED.items():
+            if name not in here:
+                terminal.json({"name": name, "is_here": False, **facts._asdict()})
+                numbers = (str(facts.megabytes), str(facts.side))
+                about = facts.good_for + "; real weights not tested" * (
+                    not facts.is_tried
+                )
+                drawn.add_row(name, facts.license, *numbers, about)
+        terminal.result(drawn)
+        terminal.result("'fewlabels encoders NAME --download' fetches one of them.")
         terminal.result("Any other is named by where it is:")
         for form, note in forms().items():
             terminal.result(f"  {form}{note and f': {note}'}")

@@ -19,6 +19,7 @@ from fewlabels.errors import (
     UsageError,
     count,
 )
+from fewlabels.models.encoders import stronger
 from fewlabels.names import import_paths
 from fewlabels.projects import NextStep, Project, Status
 from fewlabels.projects.settings import NewProject
@@ -71,6 +72,8 @@ def init(
                 "only measure accuracy; --audit changes that."
             )
         terminal.result(next_sentence(project, status))
+        if advice := stronger(settings.trainer.options.get("encoder")):
+            terminal.say(advice)
 
 
 def ask(

@@ -113,6 +113,8 @@ def start(
 
     def created(result: dict[str, Any]) -> None:
         terminal.say(result["reason"])
+        if result["advice"]:
+            terminal.say(result["advice"])
         if import_folders:
             undo = command_line("import", place, "--undo")
             terminal.say(f"{result['imported']} To undo that: {undo}")

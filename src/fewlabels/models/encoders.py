@@ -25,6 +25,7 @@ from fewlabels.errors import (
     UsageError,
 )
 from fewlabels.files import parse_json
+from fewlabels.models.catalog import RECOMMENDED, STRONGER
 from fewlabels.names import check_installed, import_object, is_import_path
 from fewlabels.names import resolve as resolve_name
 
@@ -66,7 +67,7 @@ QUALITIES: Mapping[str, int] = {"fast": 96, "normal": 160, "best": 224}
 pixels show more, and take longer, once for each image."""
 NORMAL: Quality = "normal"
 
-CONFIG = "config.json"
+CONFIG, OPEN_CLIP_CONFIG = "config.json", "open_clip_config.json"
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 """Files that say how a model of transformers prepares images; one is enough."""
 
@@ -82,7 +83,6 @@ _MAX_CONFIG_BYTES = 2**24
 _MAX_CARD_BYTES = 2**16
 _CARD_LICENSE = re.compile(r"^license:\s*['\"]?([\w.+-]+)", re.MULTILINE)
 _PACKAGED = frozenset({ENCODER, "efficientnet-lite2"})  # take images of every size
-_PACKAGED_LICENSE = "apache-2.0"
 _ONNX, _LOCAL, _ROWS = "onnx:", "local-dir:", "vectors:"
 _PUBLISHED = ("timm/", "hf-hub:")
 _BUILT_IN = {
@@ -130,7 +130,8 @@ def check(encoder: str) -> None:
     """
     if not _prefix(encoder) and encoder not in _BUILT_IN:
         if not is_import_path(encoder):
-            raise UnknownNameError("encoder", encoder, (*names(), *forms()))
+            known = dict.fromkeys((*names(), *RECOMMENDED, *forms()))
+            raise UnknownNameError("encoder", encoder, tuple(known))
         import_object("encoder", encoder)
 
 
@@ -150,7 +151,7 @@ def find(encoder: str) -> Path | None:
     if not prefix:
         return None
     if prefix in _PUBLISHED:
-        return _hub_folder(encoder.removeprefix("hf-hub:"))
+        return _hub_folder(_source(encoder).removeprefix("hf-hub:"))
     path = Path(encoder.removeprefix(prefix)).expanduser()
     is_there = path.is_dir() if prefix == _LOCAL else path.exists()
     if not is_there or (prefix == _ONNX and path.suffix != ".onnx"):
@@ -175,15 +176,15 @@ def absolute(encoder: str) -> str:
 
 def is_published(encoder: str) -> bool:
     """Return whether a name refers to a model that others can download too."""
-    return encoder.startswith(_PUBLISHED)
+    return _source(encoder).startswith(_PUBLISHED)
 
 
 def download(encoder: str) -> None:
     """Download the model that a name refers to, unless it is on this machine.
 
     Args:
-        encoder: ``timm/NAME`` or ``hf-hub:ORG/REPO[@REVISION]``; for other names there
-            is nothing to download.
+        encoder: A short name, ``timm/NAME`` or ``hf-hub:ORG/REPO[@REVISION]``; for
+            other names there is nothing to download.
 
     Raises:
         DownloadError: If it cannot be downloaded.
@@ -193,18 +194,23 @@ def download(encoder: str) -> None:
     try:
         find(encoder)
     except AbsentModelError:
+        if encoder in RECOMMENDED or _prefix(encoder) == "timm/":  # needless without
+            check_installed(f"The encoder '{encoder}'", "timm", install="timm")
         import huggingface_hub
 
-        place = encoder.removeprefix("hf-hub:")
+        place, wanted = _source(encoder).removeprefix("hf-hub:"), _DOWNLOADED
+        if encoder in RECOMMENDED:
+            wanted = [*RECOMMENDED[encoder].files] or wanted
         name, _, revision = place.partition("@")
         try:
             huggingface_hub.snapshot_download(
-                name, revision=revision or None, allow_patterns=_DOWNLOADED
+                name, revision=revision or None, allow_patterns=wanted
             )
         except (huggingface_hub.errors.HfHubHTTPError, OSError, ValueError) as error:
-            reason = " ".join(str(error).split()).rstrip(".")
+            lines = str(error.__cause__ or error).strip().splitlines()
+            reason = lines[0].rstrip(".") if lines else type(error).__name__
             raise DownloadError(
-                f"The model '{place}' could not be downloaded: {reason}. Check its "
+                f"The model '{place}' could not be downloaded ({reason}): check its "
                 "name and the connection, or copy it and name it local-dir:PATH."
             ) from error
         find(encoder)
@@ -218,6 +224,9 @@ def options_for_side(
     Pretrained networks of this package take every size. Saved models have a size of
     their own unless another is asked for.
     """
+    if encoder in RECOMMENDED:
+        step = RECOMMENDED[encoder].step
+        side = max(side // step, 1) * step
     takes_size = encoder in _PACKAGED or (is_asked and _prefix(encoder) != "")
     return {**({"size": side} if takes_size else {}), **options}
 
@@ -265,6 +274,19 @@ class EncoderEntry:
     """Whether it can be used as it is."""
 
 
+def stronger(encoder: object) -> str:
+    """Return what a stronger encoder than the default costs; empty: it has another."""
+    if encoder != ENCODER:
+        return ""
+    facts = RECOMMENDED[STRONGER]
+    needs = "" if find_spec("timm") else "; needs pip install timm"
+    return (
+        f"For stronger features begin with --encoder {STRONGER} --download "
+        f"({facts.megabytes} MB once, about {facts.slowness:.0f} times as long for "
+        f"each image{needs}); 'fewlabels encoders' lists more."
+    )
+
+
 def available() -> list[EncoderEntry]:
     """Return the built-in encoders and the models in the Hugging Face cache."""
     entries = []
@@ -275,6 +297,8 @@ def available() -> list[EncoderEntry]:
         entries.append(replace(describe(name), note=note, is_here=not note))
     for repository in _cached_repositories():
         name = repository if repository.startswith("timm/") else f"hf-hub:{repository}"
+        short = (key for key, facts in RECOMMENDED.items() if facts.source == name)
+        name = next(short, name)
         try:
             entries.append(describe(name))
         except UsageError as error:
@@ -286,9 +310,9 @@ def describe(name: str) -> EncoderEntry:
     """Return the entry of an encoder, once it is known to be on this machine."""
     check(name)
     path = find(name)
-    terms = _PACKAGED_LICENSE if name in _PACKAGED else ""
-    if path is not None and path.is_dir():
-        config, card = read_config(path / CONFIG), path / "README.md"
+    terms = RECOMMENDED[name].license if name in RECOMMENDED else ""
+    if path is not None and path.is_dir() and not terms:
+        config, card = read_config(config_file(path)), path / "README.md"
         terms = str(config.get("pretrained_cfg", {}).get("license") or "")
         if not terms and card.is_file():
             with card.open("rb") as file:
@@ -305,6 +329,12 @@ def unusable_model(path: Path, reason: str) -> UsageError:
     )
 
 
+def config_file(path: Path) -> Path:
+    """Return the file that describes the network in a folder."""
+    own = path / CONFIG
+    return own if own.is_file() else path / OPEN_CLIP_CONFIG
+
+
 def read_config(path: Path) -> dict[str, Any]:
     """Return the content of a model's JSON file; empty where there is no file."""
     if not path.is_file():
@@ -318,7 +348,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def library_of(config: Mapping[str, Any]) -> str:
     """Return the library of a model, by its configuration; empty: neither of both."""
-    if "architecture" in config:
+    if "architecture" in config or "model_cfg" in config:  # of open_clip
         return "timm"
     return "transformers" if "model_type" in config else ""
 
@@ -332,9 +362,15 @@ def hash_files(paths: list[Path], besides: str) -> str:
     return digest.hexdigest()
 
 
+def _source(encoder: str) -> str:
+    """Return the name behind a short name; others stay."""
+    return RECOMMENDED[encoder].source if encoder in RECOMMENDED else encoder
+
+
 def _prefix(encoder: str) -> str:
     """Return the prefix that says where an encoder comes from; empty: it has none."""
-    return next((prefix for prefix in _FORMS if encoder.startswith(prefix)), "")
+    name = _source(encoder)
+    return next((prefix for prefix in _FORMS if name.startswith(prefix)), "")
 
 
 def _hub_folder(place: str) -> Path:
@@ -346,10 +382,14 @@ def _hub_folder(place: str) -> Path:
 
     name, _, revision = place.partition("@")
     try:
-        config = try_to_load_from_cache(name, CONFIG, revision=revision or None)
+        found = [
+            try_to_load_from_cache(name, file, revision=revision or None)
+            for file in (CONFIG, OPEN_CLIP_CONFIG)
+        ]
     except HFValidationError as error:
         raise UsageError(f"'{place}' is not a model ORG/REPO[@REVISION].") from error
-    if not isinstance(config, str):
+    config = next((file for file in found if isinstance(file, str)), None)
+    if config is None:
         raise AbsentModelError(
             f"The model '{place}' is not on this machine (not in "
             f"'{constants.HF_HUB_CACHE}'); download it, or copy it to local-dir:PATH."
@@ -365,17 +405,19 @@ def _cached_repositories() -> Iterator[str]:
 
     for folder in sorted(Path(constants.HF_HUB_CACHE).glob("models--*--*")):
         name = folder.name.removeprefix("models--").replace("--", "/", 1)
-        config = try_to_load_from_cache(name, CONFIG)
-        if isinstance(config, str):
-            path = Path(config)
-            has_processor = any(path.with_name(p).is_file() for p in PROCESSORS)
-            if has_processor or library_of(read_config(path)) == "timm":
-                yield name
+        for file in (CONFIG, OPEN_CLIP_CONFIG):
+            config = try_to_load_from_cache(name, file)
+            if isinstance(config, str):
+                path = Path(config)
+                has_processor = any(path.with_name(p).is_file() for p in PROCESSORS)
+                if has_processor or library_of(read_config(path)) == "timm":
+                    yield name
+                break
 
 
 def _checked_folder(path: Path) -> Path:
     """Return a folder if it holds a model that can be loaded."""
-    library = library_of(read_config(path / CONFIG))
+    library = library_of(read_config(config_file(path)))
     if not library:
         raise unusable_model(path, f"no {CONFIG} names an architecture or model_type")
     if not any(path.glob("*.safetensors")):
@@ -401,6 +443,8 @@ def _build(encoder: Any, options: dict[str, Any]) -> Any:
             )
         kind = "onnx" if prefix == _ONNX else "folder"
         saved = f"{__package__}.pretrained:from_{kind}"
+        if prefix and encoder in RECOMMENDED:
+            options = {"size": RECOMMENDED[encoder].side, **options}
         source = saved if prefix else _BUILT_IN.get(encoder, encoder)
         maker = import_object("encoder", source)
         if isinstance(maker, nn.Module):  # callable, but not a maker

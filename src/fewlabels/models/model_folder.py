@@ -37,6 +37,27 @@ _MAX_CONFIG, _MAX_WEIGHTS = 2**20, 2**36  # bytes
 _MAX_INPUTS = 2**22  # an image of 1,024 pixels a side has three quarters of it
 
 
+_EXAMPLE = '''\
+"""Classify images: pip install numpy onnxruntime pillow; python example.py photo.jpg"""
+import json, sys
+from pathlib import Path
+import numpy, onnxruntime
+from PIL import Image, ImageOps
+
+folder = Path(__file__).parent
+config = json.loads((folder / "config.json").read_text("utf-8"))
+channels, height, width = config["input_shape"]
+session = onnxruntime.InferenceSession(folder / "model.onnx")
+for name in sys.argv[1:]:
+    image = ImageOps.exif_transpose(Image.open(name))
+    image = image.convert("L" if channels == 1 else "RGB")
+    pixels = numpy.asarray(image.resize((width, height), Image.Resampling.BILINEAR))
+    images = pixels.reshape(1, height, width, channels).transpose(0, 3, 1, 2)
+    shares = session.run(None, {"images": images})[0][0]
+    print(name, config["classes"][shares.argmax()], f"{shares.max():.3f}")
+'''
+
+
 class EncoderConfig(BaseModel):
     """The frozen network before a head."""
 
@@ -295,7 +316,8 @@ def write_onnx(path: Path, classifier: Classifier, input_shape: Sequence[int]) -
 
     The input ``images`` is uint8, shape (n, channels, height, width), brought to the
     size that the model was trained on; of a model of rows it is float32, shape (n, F).
-    The output ``probabilities`` is (n, C).
+    The output ``probabilities`` is (n, C). Beside a model of images ``example.py`` is
+    written, which uses it.
 
     Args:
         path: The file.
@@ -330,3 +352,5 @@ def write_onnx(path: Path, classifier: Classifier, input_shape: Sequence[int]) -
         raise errors.UsageError(f"torch wrote no ONNX; use {_WEIGHTS} instead.")
     with files.replace_file(path) as partial:
         program.save(partial, external_data=False)
+    if dtype == torch.uint8:
+        files.replace_text(path.with_name("example.py"), _EXAMPLE)

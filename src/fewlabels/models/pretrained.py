@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
+from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn.modules import module as registration
 
@@ -36,8 +36,8 @@ from fewlabels.errors import (
 )
 from fewlabels.models import checkpoint
 from fewlabels.models.encoders import (
-    CONFIG,
     PROCESSORS,
+    config_file,
     hash_files,
     library_of,
     read_config,
@@ -53,6 +53,8 @@ MAX_SIDE = 2048
 
 _SIDE = Limits(at_least=1, at_most=MAX_SIDE)
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's colors
+_CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+_CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 _DEFAULT_SIDE = 224
 _DEFAULT_CROP = 0.875
 _MIN_CROP = 0.25  # images are resized to the inverse of it
@@ -223,17 +225,18 @@ def from_folder(path: Path, *, size: int | None = None) -> ModuleEncoder:
     """Return the network in a folder, tried on an image of noise.
 
     Args:
-        path: Holds what ``timm.models.save_for_hf`` or ``save_pretrained`` of
-            transformers wrote, weights as safetensors.
+        path: Holds what ``timm.models.save_for_hf``, ``save_pretrained`` of
+            transformers or open_clip wrote, weights as safetensors.
         size: Side of the square that a network of timm sees, if it can see another than
             its configuration says.
 
     Returns:
         The encoder.
     """
-    config = read_config(path / CONFIG)
+    described = config_file(path)
+    config = read_config(described)
     library = library_of(config)
-    _check_numbers(path / CONFIG, config, _MAX_NUMBERS[library])
+    _check_numbers(described, config, _MAX_NUMBERS[library])
     weights, shapes = sorted(path.glob("*.safetensors")), dict[str, tuple[int, ...]]()
     for file in weights:
         try:
@@ -243,14 +246,17 @@ def from_folder(path: Path, *, size: int | None = None) -> ModuleEncoder:
     load = _load_timm if library == "timm" else _load_transformers
     with torch.random.fork_rng(devices=[]):  # weights are drawn before they are read
         prepared = load(path, config, shapes, size)
-    digest = hash_files([path / CONFIG, *weights], repr(prepared.preparation))
-    kind = config.get("architecture") or config.get("model_type")
+    digest = hash_files([described, *weights], repr(prepared.preparation))
+    kind = config.get("architecture") or config.get("model_type") or "open_clip"
     return prepared.encoder(f"{library}-{kind}-{digest}", is_portable=library == "timm")
 
 
 def _load_timm(
     path: Path, config: Config, shapes: checkpoint.Shapes, size: int | None
 ) -> Prepared:
+    is_open_clip = "model_cfg" in config
+    if is_open_clip:
+        config = _config_of_open_clip(path, config)
     preparation = timm_preparation(
         path, config, None if size is None else whole_number("size", size)
     )
@@ -260,17 +266,65 @@ def _load_timm(
         seen = f"timm has no network '{name}' with arguments {sorted(arguments)}"
         raise unusable_model(path, seen)
     published = config.get("pretrained_cfg", config)
-    own = {key: published[key] for key in _TIMM_INPUT if key in published}
-    arguments |= {"pretrained": False, "pretrained_cfg": own, "num_classes": 0}
+    inputs = {key: published[key] for key in _TIMM_INPUT if key in published}
+    arguments |= {"pretrained": False, "pretrained_cfg": inputs, "num_classes": 0}
     build = partial(timm.create_model, name, **arguments)  # without its classifier
-    outline = _outline(path, build, shapes).state_dict()
-    _check_complete(path, [n for n in outline if shapes.get(n) != outline[n].shape])
-    network: nn.Module = build()
+    outline = _outline(path, build, shapes)
+    if size is not None and hasattr(outline, "dynamic_img_size"):
+        build = partial(build, dynamic_img_size=True)  # positions are interpolated
     weights = dict[str, Tensor]()
     for file in sorted(path.glob("*.safetensors")):
-        weights |= load_file(file)
+        with safe_open(file, framework="pt") as opened:
+            names = sorted(opened.keys())
+            names = [n for n in names if n.startswith("visual.") or not is_open_clip]
+            weights |= {name: opened.get_tensor(name) for name in names}
+    if is_open_clip:
+        convert = import_module("timm.models.vision_transformer").checkpoint_filter_fn
+        weights = convert(weights, outline)
+        shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    wanted = outline.state_dict()
+    _check_complete(path, [n for n in wanted if shapes.get(n) != wanted[n].shape])
+    network: nn.Module = build()
     network.load_state_dict(weights, strict=False)  # the file has a classifier, too
     return Prepared(network, preparation)
+
+
+def _config_of_open_clip(path: Path, config: Config) -> Config:
+    """Return how timm names and prepares for the ViT of images in a model of open_clip.
+
+    Its other half, for texts, is left out.
+    """
+    model, published = config["model_cfg"], config.get("preprocess_cfg") or {}
+    vision = dict(model["vision_cfg"])
+    try:
+        width, side = vision.pop("width"), vision.pop("image_size")
+        arguments = {
+            "img_size": side,
+            "embed_dim": width,
+            "depth": vision.pop("layers"),
+            "patch_size": vision.pop("patch_size"),
+            "num_heads": width // vision.pop("head_width", 64),
+            "mlp_ratio": vision.pop("mlp_ratio", 4.0),
+        }
+    except (KeyError, TypeError, ZeroDivisionError) as error:
+        raise unusable_model(path, f"it is no plain ViT: {error!r}") from error
+    if vision:
+        raise unusable_model(path, f"'{next(iter(vision))}' is not supported")
+    kind = "clip_quickgelu" if model.get("quick_gelu") else "clip"
+    own = {"input_size": (_COLORS, side, side), "crop_pct": 1.0}
+    shared = published.keys() & {"mean", "std", "interpolation"}
+    own |= {key: published[key] for key in shared}
+    mode = "squash" if published.get("resize_mode") == "squash" else "center"
+    return {
+        "architecture": f"vit_base_patch16_{kind}_224",
+        "model_args": arguments,
+        "pretrained_cfg": {
+            "mean": _CLIP_MEAN,
+            "std": _CLIP_STD,
+            "crop_mode": mode,
+            **own,
+        },
+    }
 
 
 def timm_preparation(path: Path, config: Config, size: int | None) -> Preparation:

@@ -43,7 +43,7 @@ JOIN = "fewlabels.join"
 HEADER = "x-fewlabels"
 """Every change has to carry it; no form and no other site can send it."""
 PROGRAMS = frozenset({"/health", "/setup", "/predict", "/webhook"})
-"""What Label Studio calls, never a browser; it brings the token each time."""
+"""What programs call, never a browser; they bring the token each time."""
 MOST_PROGRAM_BYTES = 8 * 1024 * 1024
 """Largest body of such a request: a hundred tasks with all that belongs to them."""
 
@@ -78,8 +78,9 @@ _HEADERS = {
 }
 _SAFE = frozenset({"GET", "HEAD"})
 _FOR_PROGRAMS = (
-    "This address is for Label Studio, which has to sign in: basic authentication with "
-    "any user name, and the token of the page as its password."
+    "This address is for programs, which have to sign in: with the header "
+    "'Authorization: Bearer TOKEN', or, as Label Studio does, with any user name and "
+    "the token as its password."
 )
 _SIGN_IN = (
     "This page is for whoever started it. Open the address that the command printed, "
@@ -196,6 +197,7 @@ class Guard:
     any_address: bool = False
     """Whether numeric addresses count, too; nobody can make one point elsewhere."""
     most_seconds: float = MOST_SECONDS
+    most_program_bytes: int = MOST_PROGRAM_BYTES
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -222,7 +224,7 @@ class Guard:
         most = MOST_UPLOAD_BYTES if path in UPLOADS else MOST_BYTES
         if path in PROGRAMS:
             self._check_program(request.headers)
-            session, most = "program", MOST_PROGRAM_BYTES
+            session, most = "program", self.most_program_bytes
         else:
             self._check_origin(request)
             session = self._session(request.headers)
@@ -234,7 +236,7 @@ class Guard:
                 cookie = self.keys.header(session)
         join = request.scope.get("state", {}).get(JOIN)
         if join is not None and not join(session):
-            raise HTTPException(503, "Too many connections are open; close some tabs.")
+            raise HTTPException(503, "Too many connections are open; close some.")
         return most, cookie
 
     def _check_program(self, headers: Headers) -> None:

@@ -158,7 +158,7 @@ def serve(
         else:
             stack.enter_context(_new_folder(folder))
         keys = Keys.of(folder, token)
-        listener = stack.enter_context(_listening(host, port, folder))
+        listener = stack.enter_context(listening(host, port, folder))
         background = Background(folder, allow_code=allow_code, creation=creation)
         guard = guarded(project, keys, host, background)
         server = uvicorn.Server(uvicorn.Config(guard, **LIMITS))
@@ -203,10 +203,16 @@ def guarded(
     )
     background.on_change = broadcaster.notify
     session.on_shortage = background.want_images
+    names, is_open = served_names(host)
+    app = make_app(session, background, broadcaster)
+    return Guard(app, keys, names, any_address=is_open)
+
+
+def served_names(host: str) -> tuple[frozenset[str], bool]:
+    """Return the names of a server at an address, and whether any number is one."""
     is_open = host in _EVERYWHERE
     names = {host.lower()} | ({socket.gethostname().lower()} if is_open else set())
-    app = make_app(session, background, broadcaster)
-    return Guard(app, keys, frozenset(names - _EVERYWHERE), any_address=is_open)
+    return frozenset(names - _EVERYWHERE), is_open
 
 
 @contextmanager
@@ -236,7 +242,7 @@ def check_reach(host: str, token: str | None) -> None:
         )
 
 
-def _listening(host: str, port: int | None, folder: Path) -> socket.socket:
+def listening(host: str, port: int | None, folder: Path) -> socket.socket:
     """Return a socket at a port; without one, at the port of the project if free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     usual = _FIRST_PORT + crc32(str(folder.resolve()).encode()) % _NUM_PORTS

@@ -13,6 +13,7 @@ from fewlabels import training
 from fewlabels.errors import FewlabelsWarning, count
 from fewlabels.experiments.settings import Choice
 from fewlabels.jobs import startable
+from fewlabels.models.encoders import stronger
 from fewlabels.names import AllowCode, check_code
 from fewlabels.projects import Project
 from fewlabels.projects.folder import NUM_TO_TELL_APART
@@ -60,7 +61,7 @@ def begin(
     Labels of folders are imported after that, so that what measures is drawn from all.
 
     Returns:
-        Why this training, and what was imported.
+        Why this training, what a stronger encoder costs, and what was imported.
     """
     check_code(folder, options, allow_code)
     with Project.create(
@@ -73,7 +74,9 @@ def begin(
             imported = f"{count(done.num_new, 'label')} imported from folder names"
             others = len(done.left_out)
             imported += f", {others} left out to measure." if others else "."
-        return {"reason": project.settings.reason, "imported": imported}
+        settings = project.settings
+        advice = stronger(settings.trainer.options.get("encoder"))
+        return {"reason": settings.reason, "advice": advice, "imported": imported}
 
 
 @project_job
