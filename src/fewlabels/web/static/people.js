@@ -4,11 +4,10 @@ import { button, fill, h, note, table, toast } from "./dom.js";
 import { thumbnail } from "./pictures.js";
 import { percent, plural } from "./words.js";
 
-/** How far agreement goes beyond chance, in words. */
-const beyond = (kappa) => (kappa === null ? "" : `${percent(Math.max(0, kappa))} of the way from chance to always`);
-
 function pair({ first, other, shared, same, kappa }) {
-  return h("li", {}, `${first} and ${other} gave the same label to ${same} of ${plural(shared, "image")}: ${[percent(same / shared), beyond(kappa)].filter((part) => part).join(", ")}.`);
+  const share = same / shared;
+  const chance = kappa === null || kappa === 1 ? "" : `; chance alone would give about ${percent((share - kappa) / (1 - kappa))}`;
+  return h("li", {}, `${first} and ${other} gave the same label to ${same} of ${plural(shared, "image")}: ${percent(share)}${chance}.`);
 }
 
 /** An image with a doubtful label; `others` are classes that it may get instead. */
@@ -34,16 +33,15 @@ function disputed(page, tile) {
 /** Fill a card with what is known of several people; one alone needs none. */
 export function drawPeople(card, status, page) {
   card.hidden = status.people.length < 2;
-  const all = status.kappa === null ? "" : ` Over all people the agreement is ${beyond(status.kappa)}.`;
   const pace = (seconds) => (seconds === null ? "" : `${seconds.toFixed(1)} s`);
   fill(
     card,
     h("h2", {}, "People"),
-    note("Answers to questions, one by one. Half of a person's labels took at most the time of a label."),
+    note("Only what was asked one by one counts here. The time of a label is that of the median: half of them took longer."),
     h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "People" }, table(["Name", "Labels", "Skipped", "Unsure", "Time of a label"], status.people.map(({ name, labels, skipped, unsure, seconds }) => [name, labels, skipped, unsure, pace(seconds)]))),
     status.pairs.length ? h("ul", { class: "pairs" }, status.pairs.map(pair)) : note("No image has labels of two people yet."),
     h("h3", {}, "Disagreements to settle"),
-    note(`${plural(status.num_apart, "image")} ${status.num_apart === 1 ? "has" : "have"} all labels that were wanted, and no class has more than half of them. Such an image trains and checks nothing until somebody settles it.${all}`),
+    note(`${plural(status.num_apart, "image")} ${status.num_apart === 1 ? "has" : "have"} all labels that were wanted, and no class has more than half of them. Such an image trains and checks nothing until somebody settles it.`),
     h("div", { class: "slips" }, status.apart.map((tile) => disputed(page, tile))),
   );
 }
