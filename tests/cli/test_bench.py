@@ -168,10 +168,6 @@ def test_a_different_outcome_makes_verify_fail(fewlabels, toy, tmp_path):
             "--address a:1 works only with --engine ray",
         ),
         (
-            ("run", "digits", "--gpus", "0.5"),
-            "gpus is 0.5, of type float; give a whole number",
-        ),
-        (
             ("run", "digits", "--engine", "ray", "--workers", "2"),
             "--workers 2 works only with --engine local",
         ),

@@ -323,5 +323,7 @@ def test_gpus_are_shared_out_evenly(tmp_path):
     assert LocalExecutor(gpus=2).num_workers == 2
     assert LocalExecutor(gpus=0).num_workers == num_cores()
     assert seen_by(LocalExecutor(6), tmp_path) == ["0", "0", "1", "1", "2", "3"]
+    with pytest.raises(UsageError, match=r"gpus is 0.5, of type float"):
+        LocalExecutor(gpus=0.5)
     with pytest.raises(UsageError, match="shall have 5 GPUs; 4 are there"):
         LocalExecutor(gpus=5)
