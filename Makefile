@@ -35,11 +35,16 @@ $(VENV)/.created:
 		echo "The environment could not be created; on Debian and Ubuntu install python3-venv."; exit 1; }
 	@touch $@
 
-# One environment for everything: the development tools add ten seconds to the minute or
-# so that torch and the rest take. timm comes without torchvision, which has to be built
-# for the very torch that is there.
-$(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
-	@echo "Installing fewlabels with its development tools (about 1.5 GB, once)"
+# The demo needs the package alone, so that a newcomer waits for nothing else.
+$(VENV)/.package: $(VENV)/.created pyproject.toml constraints.txt
+	@echo "Installing fewlabels (once)"
+	$(INSTALL) -e .
+	@touch $@
+
+# Development tools come on top, in the same environment. timm comes without torchvision,
+# which has to be built for the very torch that is there.
+$(VENV)/.installed: $(VENV)/.package
+	@echo "Installing the development tools (about 1.5 GB with the rest, once)"
 	$(INSTALL) -e '.[dev]'
 	$(INSTALL) --no-deps timm
 	@touch $@
@@ -48,7 +53,7 @@ setup: $(VENV)/.installed ## Create .venv with the pinned versions and the devel
 
 # --------------------------------------------------------------------- run and test
 
-demo: setup ## Which labels are worth asking for, on the embedded digits; writes a report.
+demo: $(VENV)/.package ## Which labels are worth asking for, on the embedded digits; writes a report.
 	$(BIN)/fewlabels demo
 
 test: setup ## All tests that take no more than seconds, on two processes.

@@ -26,7 +26,9 @@ def test_the_demo_shows_what_labels_were_worth(fewlabels, tmp_path, monkeypatch)
     page = tmp_path / "fewlabels-demo-fast" / "reports" / "demo" / "index.html"
     assert f"Report: {page}" in out
     assert page.exists()
-    assert out.rstrip().endswith("fewlabels start FOLDER --classes cat,dog")
+    assert out.rstrip().endswith(
+        "fewlabels start FOLDER --classes cat,dog --budget 200"
+    )
     code, out, err = fewlabels("demo", "--fast", "--json")  # does nothing again
     assert (code, err) == (0, "")
     random, other = json.loads(out)["results"]["blend"]
@@ -47,7 +49,7 @@ def test_the_demo_compares_the_default_under_two_learners():
     assert [one.settings.trainer.name for one in found.conditions] == [
         *("blend", "fixmatch-darp")
     ]
-    assert [len(found.seeds_of(one)) for one in found.conditions] == [30, 10]
+    assert [len(found.seeds_of(one)) for one in found.conditions] == [30, 4]
     short = recipes.demo_experiment(is_fast=True)
     assert len(short.seeds) < len(found.seeds)
     assert short.conditions[1].settings.trainer.options["steps"] == 200

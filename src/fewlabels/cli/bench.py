@@ -406,7 +406,7 @@ def demo(
         terminal.result(_demo_table(name, each.seeds_text, results[name]))
     terminal.result(finding(context))
     terminal.result("Next, with a folder of your own images:")
-    terminal.result("  fewlabels start FOLDER --classes cat,dog")
+    terminal.result("  fewlabels start FOLDER --classes cat,dog --budget 200")
     if failed:
         raise Exit(1)
 

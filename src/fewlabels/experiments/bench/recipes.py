@@ -428,7 +428,7 @@ def demo_experiment(*, is_fast: bool = False) -> Experiment:
         ),
         "conditions": [
             {"name": "blend", "own_pools": True, **blend},
-            {"name": "FixMatch+DARP", "num_seeds": 10, **network},
+            {"name": "FixMatch+DARP", "num_seeds": 4, **network},
         ],
         "strategies": ("random", npc, "typiclust", DEFAULT_STRATEGY),
         "seeds": tuple(range(2 if is_fast else 30)),
