@@ -1,7 +1,5 @@
 """Browse in Chromium: an earlier label is found by its file and changed by keyboard."""
 
-import random
-
 import pytest
 from benchmarks.page import CHROMIUM, Server, chromium
 from tests.web.person import NAMES, Person, digits
@@ -16,7 +14,6 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the PATH"),
 ]
 
-NUM_KILLS = 10
 COUNT = "document.querySelector('.browse-count').textContent"
 
 
@@ -83,38 +80,6 @@ def test_an_earlier_label_is_found_by_its_file_and_changed_by_keyboard(tmp_path)
             server.stop()
 
 
-def test_a_server_killed_while_browse_changes_labels_loses_and_repeats_none(tmp_path):
-    target, draws = digits(tmp_path / "digits", range(200)), random.Random(0)
-    options = ("--classes", NAMES, "--budget", "60", "--query", "20", "--audit", "0")
-    options += ("--trainer", "frozen-linear", "--encoder", "pixels")
-    given = {}
-    with chromium() as browser:
-        server = Server(tmp_path / "digits", *options)
-        try:
-            person = Person(browser, server.address, target)
-            person.press("Shift+B")
-            person.until(f"{COUNT}.startsWith('200 images')")
-            person.press("End")
-            for place in range(199, 199 - NUM_KILLS, -1):
-                person.until(f"!!document.querySelector('#image-{place} img')")
-                digit = draws.randrange(10)
-                given[f"{place:04d}.png"] = NAMES.split(",")[digit]
-                person.press(str((digit + 1) % 10))
-                person.page.wait_for_timeout(draws.uniform(0, 30))
-                server.kill()
-                server.start()
-                person.is_saved()  # by itself
-                person.press("ArrowLeft")
-            assert not person.errors
-        finally:
-            server.stop()
-    assert stored(tmp_path) == given
-    with Project.open(tmp_path / "digits-labels") as project:
-        assert (
-            len([event for event in project.store.events() if event.item]) == NUM_KILLS
-        )
-
-
 def changes_many(person, tmp_path):
     """Label a range at once, and take it back at once."""
     page, before = person.page, stored(tmp_path)
@@ -122,7 +87,7 @@ def changes_many(person, tmp_path):
     page.click("text=Clear filters")
     page.select_option(".browse-filters label:nth-of-type(2) select", ":none")
     page.focus(".browse-grid")
-    person.until(f"{COUNT}.includes('of 300 images')")
+    person.until(f"/^[2-9][0-9]+ of 300 images/.test({COUNT})")
     person.press("End")
     person.press("Shift+ArrowUp")
     person.until(

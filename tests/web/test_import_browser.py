@@ -65,7 +65,7 @@ def test_a_file_is_chosen_or_dropped_and_taken_back(tmp_path):
             )
             person.waits_for("dialog[open]")
             assert (
-                "Left out, because these images measure accuracy: 5"
+                "Left out, because these images are random checks of the model: 5"
                 in person.page.text_content("#dialog")
             )
             person.page.click("dialog >> text=Import 55 labels")

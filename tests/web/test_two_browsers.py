@@ -153,7 +153,7 @@ def test_names_that_hold_html_are_only_ever_text(tmp_path, chromium):
         told = ann.page.text_content(".slips .button >> nth=0")
         assert told == f"Change mine to {names[int(told[-1])]}"
         ann.press("Enter")
-        ann.waits_for("text=Changed to")
+        ann.waits_for(".toast >> text=Labeled")
         ann.press("Shift+R")
         ann.sees_a_grid(0)
         assert ann.page.eval_on_selector_all(".tile", "all => all.length")
