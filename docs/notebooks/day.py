@@ -56,7 +56,7 @@ class EntropyMinimum(Learner):
 if __name__ == "__main__":
     npc = {"name": "npc", "kernel": "day:Cosine"}
     settings = {"data": "day:digits", "start": 10, "query": 10, "budget": 30}
-    settings["trainer"] = {"name": "day:EntropyMinimum", "steps": 60}
+    settings["trainer"] = {"name": "day:EntropyMinimum", "steps": 60, "ema_decay": 0.9}
     conditions, compared = (
         [{"settings": settings}],
         ["random", "margin", "day:Farthest"],
