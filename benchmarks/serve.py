@@ -127,7 +127,7 @@ def main() -> None:
             after = os.times()
         finally:
             server.send_signal(signal.SIGINT)
-            server.wait(30)
+            server.wait(300)
         ended = os.times()
     own = after.user + after.system - before.user - before.system
     children = ended.children_user + ended.children_system
