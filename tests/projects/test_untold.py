@@ -15,6 +15,7 @@ from tests.projects.toy import (
 )
 
 from fewlabels.errors import AnswersError, UsageError
+from fewlabels.projects import answers
 
 
 @pytest.fixture
@@ -38,6 +39,26 @@ def test_answers_that_were_not_told_are_not_written_over(project, tmp_path):
     file.unlink()
     project.write_query(project.ask(), file)
     assert names[0] not in file.read_text("utf-8")
+
+
+def test_a_kill_before_a_query_is_written_locks_no_file(project, tmp_path, monkeypatch):
+    file, real = tmp_path / "query.csv", answers.replace_text
+    project.write_query(project.ask(), file)
+    before = file.read_bytes()
+
+    def cut(path, text):
+        if path == file:
+            raise KeyboardInterrupt
+        real(path, text)
+
+    asked = project.ask(anew=True)
+    monkeypatch.setattr(answers, "replace_text", cut)
+    with pytest.raises(KeyboardInterrupt):
+        project.write_query(asked, file)
+    assert file.read_bytes() == before
+    monkeypatch.setattr(answers, "replace_text", real)
+    project.write_query(asked, file)
+    assert file.read_bytes() != before
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "label-studio"])

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from pydantic import TypeAdapter
+
 from fewlabels.errors import Fault, UsageError
 from fewlabels.files import digest_of, read_regular, replace_text
 from fewlabels.projects import exchange
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 _CHANGED = "changed:"  # precedes the id of an image whose file has changed
 _WRITTEN_FILES = ".stored-answers"
+_WRITTEN = TypeAdapter(dict[str, list[str]])
 _COUNTED = {
     Kind.LABEL: "num_new",
     Kind.RELABEL: "num_changed",
@@ -129,17 +132,17 @@ def write_query(
         image_address=f"{exchange.IMAGE_ADDRESS}{folder}/",
     )
     for file in texts:
-        has_content = file.is_file() and file.stat().st_size
-        if has_content and known.get(str(file.resolve())) != digest_of(
-            file.read_bytes()
-        ):
+        content = file.read_bytes() if file.is_file() else b""
+        if content and digest_of(content) not in known.get(str(file.resolve()), ()):
             raise UsageError(
                 f"'{file}' was not written by ask, or was changed since. Tell it first "
                 "if it holds answers, or choose another name."
             )
     for file, text in texts.items():
-        _note_content(project, file, text.encode())
+        new, before = digest_of(text.encode()), known.get(str(file.resolve()), [])
+        _note_digests(project, file, [*before, new])  # a kill leaves one of the two
         replace_text(file, text)
+        _note_digests(project, file, [new])
     return path
 
 
@@ -200,7 +203,7 @@ def tell(
             events.append(Event(kind, who, answer.id, number, **more))
         store.append(events)
     if not parsed.faults and str(path.resolve()) in _written_files(project):
-        _note_content(project, path, path.read_bytes())
+        _note_digests(project, path, [digest_of(path.read_bytes())])
     labeled = {event.item for event in events if event.kind in LABELS}
     agreed = project.snapshot().consensus.values()
     contradicting = [c for c in agreed if c.item in labeled and len(c.votes) > 1]
@@ -227,16 +230,16 @@ def _is_changed(item: Item, path: Path) -> bool:
         return error.errno in {errno.EFBIG, errno.EINVAL}  # no image any more
 
 
-def _note_content(project: "Project", path: Path, content: bytes) -> None:
+def _note_digests(project: "Project", path: Path, digests: list[str]) -> None:
     """Note what a query holds that may be replaced: nothing that is not stored."""
-    known = _written_files(project) | {str(path.resolve()): digest_of(content)}
+    known = _written_files(project) | {str(path.resolve()): digests}
     replace_text(project.folder / _WRITTEN_FILES, json.dumps(known, indent=2) + "\n")
 
 
-def _written_files(project: "Project") -> dict[str, str]:
-    """Return the digest of each query that may be replaced, by its path."""
+def _written_files(project: "Project") -> dict[str, list[str]]:
+    """Return digests of what each query held that may be replaced, by its path."""
     try:
-        known = json.loads((project.folder / _WRITTEN_FILES).read_text("utf-8"))
+        content = (project.folder / _WRITTEN_FILES).read_bytes()
+        return _WRITTEN.validate_json(content)
     except (FileNotFoundError, ValueError):  # at worst, another name has to be chosen
         return {}
-    return known if isinstance(known, dict) else {}
