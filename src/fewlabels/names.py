@@ -23,6 +23,7 @@ from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
 from os import PathLike
+from pathlib import Path
 from typing import Any, get_args
 
 import pydantic
@@ -128,6 +129,13 @@ def is_import_path(text: str) -> bool:
     module, colon, name = text.partition(":")
     words = (*module.split("."), name)
     return bool(colon) and all(word.isidentifier() for word in words)
+
+
+def is_code_path(source: object) -> bool:
+    """Return whether data are named by an import path, and no file is called so."""
+    return (
+        isinstance(source, str) and is_import_path(source) and not Path(source).exists()
+    )
 
 
 def import_paths(chosen: Any) -> Iterator[str]:

@@ -191,7 +191,11 @@ def test_the_source_of_an_own_kernel_is_a_part_of_what_was_done(own):
     assert one.source["own_kernels"] != "unknown"
     function = sys.modules["own_kernels"].wide
     assert made(function) == one
-    (own / "own_kernels.py").write_text(MODULE + "\n# another one")
+    (own / "own_kernels.py").write_text(f"{MODULE}\n# another one")
+    sys.modules.pop("own_kernels")
+    assert made("own_kernels:wide") == one  # a comment changes nothing
+    changed = MODULE.replace("(outputs.features)", "(outputs.features[:])")
+    (own / "own_kernels.py").write_text(changed)
     sys.modules.pop("own_kernels")
     said = one.changes(made("own_kernels:wide"))
     assert said == ["the source of 'own_kernels' is not what it was"]

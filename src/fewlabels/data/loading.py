@@ -30,7 +30,7 @@ from fewlabels.errors import (
     UsageError,
     check_range,
 )
-from fewlabels.names import is_import_path
+from fewlabels.names import is_code_path
 from fewlabels.pool import ArrayImages, Pool, Split
 
 Loadable = str | PathLike[str] | NDArray[Any] | Tensor | Any
@@ -186,13 +186,6 @@ def _load_name_or_path(
         known = ", ".join(sorted([*MANIFESTS, ".npz"]))
         raise DataError(f"{path} is not a file that can be loaded; known: {known}.")
     raise UnknownNameError("file, folder or data set", str(source), names())
-
-
-def is_code_path(source: object) -> bool:
-    """Return whether data are named by an import path, and no file is called so."""
-    return (
-        isinstance(source, str) and is_import_path(source) and not Path(source).exists()
-    )
 
 
 def names() -> tuple[str, ...]:

@@ -20,7 +20,6 @@ from pydantic import (
 )
 
 from fewlabels import data, training
-from fewlabels.data.loading import is_code_path
 from fewlabels.errors import (
     BudgetError,
     UnknownNameError,
@@ -30,7 +29,13 @@ from fewlabels.errors import (
     whole_number,
 )
 from fewlabels.files import read_regular
-from fewlabels.names import DEFAULT_STRATEGY, AllowCode, Identity, check_code
+from fewlabels.names import (
+    DEFAULT_STRATEGY,
+    AllowCode,
+    Identity,
+    check_code,
+    is_code_path,
+)
 
 _LIKE = "Give a YAML file with one 'name: value' per line."
 _MOST_THREADS = 1024

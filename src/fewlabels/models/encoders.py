@@ -281,9 +281,9 @@ def stronger(encoder: object) -> str:
     facts = RECOMMENDED[STRONGER]
     needs = "" if find_spec("timm") else "; needs pip install timm"
     return (
-        f"For stronger features begin with --encoder {STRONGER} --download "
-        f"({facts.megabytes} MB once, about {facts.slowness:.0f} times as long for "
-        f"each image{needs}); 'fewlabels encoders' lists more."
+        f"The encoder {STRONGER} gives stronger features ({facts.megabytes} MB to "
+        f"download once, about {facts.slowness:.0f} times as long for each image"
+        f"{needs}); 'fewlabels encoders' lists more."
     )
 
 

@@ -11,12 +11,13 @@ bits as one that was never interrupted, on the same build of PyTorch with the sa
 number of threads.
 """
 
+import copy
 import json
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -410,3 +411,16 @@ class ExternalTrainer:
         """Train; see :class:`fewlabels.protocols.Trainer`."""
         classifier: Classifier = self.trainer.fit(*arguments, **options)
         return classifier
+
+
+def shortened(trainer: Any, num_steps: int) -> Any:
+    """Return a trainer that takes few small steps, if it says how many it takes."""
+    if isinstance(trainer, Training) and trainer.schedule is not None:
+        size = 2 * trainer.schedule.devices
+        few = replace(trainer.schedule, steps=num_steps, minibatch_size=size)
+        return replace(trainer, schedule=few)
+    if isinstance(trainer, ExternalTrainer) and isinstance(trainer.num_steps, int):
+        own = copy.copy(trainer.trainer)
+        object.__setattr__(own, "steps", num_steps)
+        return ExternalTrainer(own)
+    return trainer

@@ -447,13 +447,16 @@ def read_results(
         The results.
     """
     folder = BenchFolder.of(folder)
-    if not isinstance(experiment, Experiment):
+    if isinstance(experiment, Experiment):
+        asked = folder.asked(experiment.name)
+        if asked is not None and asked.conditions[0].settings.made:
+            experiment = with_identities(experiment)
+    else:
         known = folder.experiments()
         name = experiment or (next(iter(known)) if len(known) == 1 else "")
         if name not in known:
             raise UnknownNameError(f"experiment in '{folder.path}'", name, known)
         experiment = known[name]
-    experiment = with_identities(experiment)
     conditions = []
     for condition in experiment.conditions:
         seeds, compared = experiment.seeds_of(condition), experiment.strategies

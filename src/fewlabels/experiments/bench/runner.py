@@ -35,7 +35,7 @@ from fewlabels.experiments.bench.folder import BenchFolder, Failure
 from fewlabels.experiments.runs import RunFolder, are_same_data, environment, execute
 from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.jobs import Executor, LocalExecutor, startable
-from fewlabels.names import AllowCode, check_code
+from fewlabels.names import AllowCode, check_code, identity
 from fewlabels.pool import Pool
 from fewlabels.rng import stream
 
@@ -399,7 +399,7 @@ def _gpu_hours(experiment: Experiment, num_trainings: int) -> dict[str, float]:
     """Return the hours of some trainings by GPU, if the network is a published one."""
     chosen = experiment.conditions[0].settings.trainer
     trainer = training.resolve(chosen.name, chosen.options)
-    options = getattr(trainer, "options", {})
+    options = identity(trainer).options
     if options.get("network") != "wrn-28-2":
         return {}
     images = options["minibatch_size"] * (1 + 2 * options.get("mu", 0))

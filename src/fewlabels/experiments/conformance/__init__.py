@@ -30,6 +30,7 @@ from fewlabels.experiments.conformance.problems import (
 from fewlabels.pool import Pool
 from fewlabels.progress import track
 from fewlabels.strategies.kernels import own_kernel
+from fewlabels.training.training import shortened
 
 __all__ = ["CheckCase", "Finding", "Kind", "Outcome", "check", "problem"]
 
@@ -89,7 +90,7 @@ def check(
         promises = trainers.TRAINER_PROMISES
         source = pool or load(_DATA)
         if quick:
-            checked, source = trainers.quick(checked), trainers.small_pool(source, 40)
+            checked, source = shortened(checked, 3), trainers.small_pool(source, 40)
         subject = trainers.TrainerTrial(checked, source)
     broken: list[str] = []
     can_stop = quick and hasattr(signal, "setitimer")

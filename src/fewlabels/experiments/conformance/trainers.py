@@ -3,7 +3,6 @@
 A trainer is judged by two trainings of a small pool, and one without any label.
 """
 
-import copy
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -20,27 +19,11 @@ from fewlabels.experiments.conformance.problems import Promise, Verdict, require
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.protocols import Classifier, Outputs, Trainer
 from fewlabels.rng import stream
-from fewlabels.training.training import ExternalTrainer, Training
 
 _NUM_ITEMS, _NUM_LABELED = 200, 60
-_QUICK_STEPS = 3
 _NUM_SAMPLES = 3
 _CLOSE = 1e-3  # of the largest value; sums over other chunks round otherwise
 _NAMES = ("features", "logits")
-
-
-def quick(trainer: Any) -> Any:
-    """Return a trainer that takes few small steps, where it says how many it takes."""
-    if isinstance(trainer, Training) and trainer.schedule is not None:
-        size = 2 * trainer.schedule.devices
-        few = replace(trainer.schedule, steps=_QUICK_STEPS, minibatch_size=size)
-        return replace(trainer, schedule=few)
-    inner = getattr(trainer, "trainer", None)
-    if isinstance(trainer, ExternalTrainer) and isinstance(trainer.num_steps, int):
-        own = copy.copy(inner)
-        object.__setattr__(own, "steps", _QUICK_STEPS)
-        return ExternalTrainer(own)
-    return trainer
 
 
 def small_pool(source: Pool, num_items: int = _NUM_ITEMS) -> Pool:
