@@ -513,7 +513,8 @@ export class BrowseView {
 
   async change(verb, name = null) {
     const items = this.targets;
-    if (!items.length || this.isSending) return;
+    if (this.isSending) return toast("The last change is still being saved. Press the key again when it is.");
+    if (!items.length) return toast("No image is there yet. Press the key again when it is.");
     this.isSending = true;
     const uuid = crypto.randomUUID();
     const done = await this.page.change({ uuid, items, verb, name });
