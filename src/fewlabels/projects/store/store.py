@@ -75,8 +75,8 @@ class Store(Database):
         >>> label = Event(
         ...     kind=Kind.LABEL, annotator="ann", item="a.png@0f", class_number=1
         ... )
-        >>> [event.sequence for _ in range(2) for event in store.append([label])]
-        [3, 3]
+        >>> tuple(event.sequence for _ in range(2) for event in store.append([label]))
+        (3, 3)
         >>> {label.item: label.class_number for label in store.labels()}
         {'a.png@0f': 1}
         >>> undone = store.undo("ann")
