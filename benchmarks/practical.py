@@ -214,7 +214,7 @@ def run(arguments: argparse.Namespace) -> None:
         if not words:
             kept = folder.result(cell)
             lines = kept.lines
-            seconds = [one.get("query_seconds") or 0.0 for one in kept.timings]
+            seconds = [timing.get("query_seconds") or 0.0 for timing in kept.timings]
             result = {
                 "labels": [line.num_labeled for line in lines],
                 "accuracy": [line.accuracy for line in lines],

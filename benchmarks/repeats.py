@@ -44,7 +44,7 @@ def begin(place: Path) -> None:
 
 
 def simulated(place: Path, overlooked: float, wrong_keys: float, draws: Random) -> Any:
-    """Return how many slips a person is told of, the interval, and the true share."""
+    """Return how many slips Results states, the interval, and the true share."""
     with Project.open(place / "project") as project:
         items = [item.id for item in project.store.items()]
         truth = dict(zip(items, draws.integers(0, 10, len(items)), strict=True))
@@ -63,8 +63,8 @@ def simulated(place: Path, overlooked: float, wrong_keys: float, draws: Random) 
             slips = draws.uniform() < wrong_keys
             number = (truth[item] + slips * draws.integers(1, 10)) % 10
             project.change(item, CLASSES[number], is_repeat=True, uuid=str(uuid4()))
-        found = repeated_labels(project.store)
-    return found.num_audited, 1 - found.num_right / found.num_audited, found
+        accuracy = repeated_labels(project.store)
+    return accuracy.num_audited, 1 - accuracy.num_right / accuracy.num_audited, accuracy
 
 
 def main() -> None:
@@ -73,23 +73,25 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         begin(Path(place))
         for overlooked, wrong_keys in CASES:
-            told, covers, widths, numbers = [], [], [], []
+            stated, covers, widths, numbers = [], [], [], []
             for person in range(NUM_PEOPLE):
                 with tempfile.TemporaryDirectory() as other:
                     own = Path(other) / "own"
                     shutil.copytree(place, own)
                     draws = np.random.default_rng([person, *map(ord, str(overlooked))])
-                    number, share, found = simulated(own, overlooked, wrong_keys, draws)
-                told.append(share)
+                    number, share, accuracy = simulated(
+                        own, overlooked, wrong_keys, draws
+                    )
+                stated.append(share)
                 numbers.append(number)
-                covers.append(1 - found.high <= overlooked <= 1 - found.low)
-                widths.append(found.high - found.low)
+                covers.append(1 - accuracy.high <= overlooked <= 1 - accuracy.low)
+                widths.append(accuracy.high - accuracy.low)
             case = f"{overlooked:.0%} overlooked, {wrong_keys:.0%} wrong keys"
             rows[case] = {
                 "people": NUM_PEOPLE,
                 "confirmed": NUM_IMAGES,
                 "repeated": round(float(np.mean(numbers)), 1),
-                "stated": round(100 * float(np.mean(told)), 1),
+                "stated": round(100 * float(np.mean(stated)), 1),
                 "interval_width": round(100 * float(np.mean(widths)), 1),
                 "inside": round(100 * float(np.mean(covers)), 1),
             }

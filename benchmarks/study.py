@@ -231,7 +231,7 @@ def line_of(cell: Cell, folder: BenchFolder) -> Mapping[str, Any]:
         "classes": [sum(count > 0 for count in line.class_counts) for line in lines],
         "items": [line.indices for line in lines if line.indices],
         "seconds": [
-            round(one.get("query_seconds") or 0.0, 3) for one in result.timings
+            round(timing.get("query_seconds") or 0.0, 3) for timing in result.timings
         ],
     }
 

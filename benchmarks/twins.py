@@ -80,12 +80,12 @@ class Twin:
 
     def of(self, strategy: str, condition: str = "") -> list[Run]:
         """Return the runs of a strategy with complete seeds, in their order."""
-        found = {
+        runs = {
             run["seed"]: run
             for run in self.runs
             if (run["condition"], run["strategy"]) == (condition, strategy)
         }
-        return [found[seed] for seed in self.seeds(condition)]
+        return [runs[seed] for seed in self.seeds(condition)]
 
     def asked(self, strategy: str, labels: int, condition: str = "") -> list[list[str]]:
         """Return what each of these runs had asked for, up to a number of labels."""
@@ -205,12 +205,14 @@ def _claims_1(twin: Twin) -> Iterator[tuple[str, str]]:
     if len(twin.seeds("")) < 2:
         return
     for other in ("random", "margin", "albl", "badge"):
-        told = "; ".join(
+        differences = "; ".join(
             f"{n}: {twin.difference(LITERAL, names[other], n)}" for n in (50, 70)
         )
-        yield f"NPC leads {other} (Table 1, 50 and 70 labels)", told
-    told = "; ".join(f"{n}: {twin.difference('badge', 'random', n)}" for n in (50, 70))
-    yield "BADGE trails random (Table 1, 50 and 70 labels)", told
+        yield f"NPC leads {other} (Table 1, 50 and 70 labels)", differences
+    differences = "; ".join(
+        f"{n}: {twin.difference('badge', 'random', n)}" for n in (50, 70)
+    )
+    yield "BADGE trails random (Table 1, 50 and 70 labels)", differences
     pairs = (("margin", "albl"), ("margin", "badge"), ("npc", "badge"))
     overlaps = [
         f"{one} and {other} {100 * _overlap(twin, names[one], names[other]):.0f} %"
@@ -242,15 +244,15 @@ def _claims_3(twin: Twin) -> Iterator[tuple[str, str]]:
     """Yield what Table 3 claims, and what a twin has to say."""
     zero, single = "zero-shot, all asked for", "single-shot"
     for way in (zero, single):
-        told = [
+        differences = [
             f"{n}: {twin.difference(LITERAL, 'badge', n, place)}"
             for n in (40, 60)
             if len(twin.seeds(place := f"{way}, {n} labels")) > 1
         ]
-        if told:
-            yield f"NPC and BADGE, {way} (Table 3)", "; ".join(told)
+        if differences:
+            yield f"NPC and BADGE, {way} (Table 3)", "; ".join(differences)
     for who in ("badge", LITERAL):
-        told = []
+        differences = []
         for n in (40, 60):
             places = [f"{way}, {n} labels" for way in (zero, single)]
             seeds = twin.seeds(*places)
@@ -263,24 +265,24 @@ def _claims_3(twin: Twin) -> Iterator[tuple[str, str]]:
                     ]
                     for place in places
                 ]
-                told.append(f"{n}: {_tested(*ends, 0.0)}")
-        if told:
+                differences.append(f"{n}: {_tested(*ends, 0.0)}")
+        if differences:
             yield (
                 f"{_named(who)}: zero-shot less single-shot (Table 3)",
-                "; ".join(told),
+                "; ".join(differences),
             )
 
 
 def claims() -> str:
     """Return claims of the paper beside what the twins say, in Markdown."""
-    found: dict[str, dict[str, str]] = {}
-    for table, told in (("table1", _claims_1), ("table3", _claims_3)):
+    answers: dict[str, dict[str, str]] = {}
+    for table, claims in (("table1", _claims_1), ("table3", _claims_3)):
         for data in DATA:
-            for claim, text in told(Twin.read(table, data)):
-                found.setdefault(claim, {})[data] = text
-    shown = [data for data in DATA if any(data in by for by in found.values())]
+            for claim, text in claims(Twin.read(table, data)):
+                answers.setdefault(claim, {})[data] = text
+    shown = [data for data in DATA if any(data in by for by in answers.values())]
     head = ["claim of the paper", *(DATA[data] for data in shown)]
-    rows = [[claim, *(by.get(d, "–") for d in shown)] for claim, by in found.items()]
+    rows = [[claim, *(by.get(d, "–") for d in shown)] for claim, by in answers.items()]
     return _table(head, rows) + "\n"
 
 
@@ -289,10 +291,12 @@ def keep(bench: Path) -> None:
     folder = BenchFolder(bench)
     for name, experiment in folder.experiments().items():
         results = read_results(folder, experiment)
-        found = [_short(line) for line in lines(results)]
-        if found:
+        records = [_short(line) for line in lines(results)]
+        if records:
             path = RESULTS / f"{name}.jsonl"
-            files.replace_text(path, "".join(json.dumps(line) + "\n" for line in found))
+            files.replace_text(
+                path, "".join(json.dumps(line) + "\n" for line in records)
+            )
         print(f"{name}: {results.num_finished} of {len(results.cells)} runs")
 
 

@@ -97,11 +97,11 @@ class Keys:
     _tickets: dict[str, float] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, folder: Path, token: str | None = None) -> "Keys":
+    def of(cls, folder: Path | None, token: str | None = None) -> "Keys":
         """Return the keys of the project in a folder.
 
         Args:
-            folder: Where the signing key is kept.
+            folder: Where the signing key is kept; None: a new one.
             token: What people sign in with, and all that lets them in: cookies that
                 another token has given are void. None: a new one.
 
@@ -110,7 +110,7 @@ class Keys:
         """
         if token is not None:
             check_range("The length of the token", len(token), at_least=LEAST_TOKEN)
-        kept = _signing_key(folder / KEY_FILE)
+        kept = _signing_key(folder / KEY_FILE) if folder else secrets.token_bytes(32)
         key = sha256(kept + (token or "").encode()).digest()
         return cls(token or secrets.token_urlsafe(24), key)
 

@@ -6,7 +6,6 @@ are classified together.
 """
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,8 +21,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from fewlabels.data.decode import decode_once
-from fewlabels.errors import DataError, UsageError, check_range
-from fewlabels.web.guard import LEAST_TOKEN, Guard, Keys
+from fewlabels.errors import DataError, UsageError
+from fewlabels.web.guard import Guard, Keys
 from fewlabels.web.server import LIMITS, check_reach, listening, served_names
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class Batches:
             images = torch.from_numpy(np.stack([image for image, _ in batch]))
             try:
                 rows = await run_in_threadpool(self._classify, images)
-            except Exception as error:  # noqa: BLE001 - those who wait are told
+            except Exception as error:  # noqa: BLE001 - raised in every waiting request
                 for _, answer in batch:
                     if not answer.done():
                         answer.set_exception(error)
@@ -160,10 +159,8 @@ def serve_model(
     from fewlabels.models.model_folder import load_model
 
     check_reach(host, token)
-    if token is not None:
-        check_range("The length of the token", len(token), at_least=LEAST_TOKEN)
+    keys = Keys.of(None, token)
     app = make_app(load_model(folder))
-    keys = Keys(token or secrets.token_urlsafe(24), secrets.token_bytes(32))
     names, any_address = served_names(host)
     guard = Guard(
         app, keys, names, any_address=any_address, most_program_bytes=MOST_IMAGE_BYTES
