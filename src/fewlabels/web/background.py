@@ -118,7 +118,7 @@ class Background:
             self.start("creation", **self._creation)
 
     def consider(self, state: Mapping[str, Any]) -> None:
-        """Choose images in time, train at the end, guess anew after labels and rounds."""
+        """Choose images in time; guess anew after each label and round."""
         asked, left = state["round"], state["budget"] - state["spent"]
         number = -1 if asked is None else asked["number"]
         is_short = self._short_after == number and left > state["waiting"]
