@@ -83,11 +83,8 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
     with warnings.catch_warnings():
         # The notes of a status say whether class shares fit.
         warnings.simplefilter("ignore", TargetWarning)
-        classifier = trainer.fit(
-            pool,
-            stream(project.settings.seed, "train", purpose),
-            workspace=workspace / digest[:16],
-        )
+        draws = stream(project.settings.seed, "train", purpose)
+        classifier = trainer.fit(pool, draws, workspace=workspace / digest[:16])
     logits = classifier.outputs(pool.images, torch.arange(len(pool))).logits
     sureness, predicted = logits.double().softmax(dim=1).max(dim=1)
     audit = {i: place for i, place in snapshot.positions.items() if i in snapshot.audit}
