@@ -11,7 +11,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -155,7 +155,8 @@ class BenchFolder:
         if content != _DESCRIPTION:
             raise errors.ForeignFolderError(
                 f"'{self.path}' does not contain a benchmark of this version: its "
-                f"bench.json is not {json.dumps(_DESCRIPTION)}. Give another folder."
+                f"bench.json is missing or not {json.dumps(_DESCRIPTION)}. Give another "
+                "folder, one that 'fewlabels bench run' made."
             )
 
     def experiments(self) -> dict[str, Experiment]:
@@ -220,7 +221,8 @@ class BenchFolder:
             return replace(result, failure=self.damage(cell, error))
         if result.is_finished or not file.exists():
             return result
-        failure = Failure(label=cell.label, error=f"'{file}' could not be read.")
+        unknown = f"'{file}', which says why, could not be read; do the run again."
+        failure = Failure(label=cell.label, error=unknown)
         with suppress(OSError, ValueError):
             failure = Failure.model_validate_json(file.read_text("utf-8"))
         return replace(result, failure=failure)
@@ -358,17 +360,17 @@ class Results:
         return sum(cell.is_finished for cell in self.cells)
 
     def __repr__(self) -> str:
-        facts = ", ".join(f"{name}={value}" for name, value in self._facts().items())
-        return f"Results({facts})"
+        facts = (f"{name}={value}" for name, value in self._facts().items())
+        return f"Results({', '.join(facts)})"
 
     def _repr_html_(self) -> str:
-        facts = {name: escape(str(value)) for name, value in self._facts().items()}
-        rows = (f"<tr><th>{escape(n)}</th><td>{facts[n]}</td></tr>" for n in facts)
+        facts = ((escape(name), escape(v)) for name, v in self._facts().items())
+        rows = (f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in facts)
         return f"<table>{''.join(rows)}</table>"
 
-    def _facts(self) -> Mapping[str, Any]:
-        facts = {"experiment": self.experiment.name}
-        facts["finished"] = f"{self.num_finished} of {len(self.cells)} runs"
+    def _facts(self) -> dict[str, str]:
+        finished = f"{self.num_finished} of {len(self.cells)} runs"
+        facts = {"experiment": self.experiment.name, "finished": finished}
         for each in self.conditions:
             for name in each.strategies:
                 ends = each.accuracies(name, each.complete_seeds)[:, -1:]
@@ -386,14 +388,12 @@ class Results:
             for result in each.cells:
                 times = {timing["step"]: timing for timing in result.timings}
                 s, name = result.cell.settings, each.condition.name
+                run = {"condition": name, "strategy": s.strategy.label, "seed": s.seed}
                 for line in result.lines:
-                    row: dict[str, Any] = {"condition": name}
-                    row |= {"strategy": s.strategy.label}
-                    row |= {"seed": s.seed, "round": line.step}
-                    row |= {"labels": line.num_labeled, "asked": len(line.ids)}
+                    row = times.get(line.step, {}) | run | {"round": line.step}
                     row |= {measure: getattr(line, measure) for measure in MEASURES}
-                    time = times.get(line.step, {})
-                    rows.append({key: (time | row).get(key) for key in _COLUMNS})
+                    row |= {"labels": line.num_labeled, "asked": len(line.ids)}
+                    rows.append({key: row.get(key) for key in _COLUMNS})
         return rows
 
     def to_frame(self) -> Any:
@@ -446,7 +446,12 @@ def read_results(
             experiment = with_identities(experiment)
     else:
         known = folder.experiments()
-        name = experiment or (next(iter(known)) if len(known) == 1 else "")
+        if experiment is None and len(known) != 1:
+            raise errors.UsageError(
+                f"'{folder.path}' has {errors.count(len(known), 'experiment')}: "
+                f"{', '.join(known) or 'none'}. Run one, or name the one to read."
+            )
+        name = experiment or next(iter(known))
         if name not in known:
             raise errors.UnknownNameError(f"experiment in '{folder.path}'", name, known)
         experiment = known[name]
