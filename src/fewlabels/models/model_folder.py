@@ -192,7 +192,8 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
             digest = file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise errors.DataError(
-            f"There is no exported model in {folder}: {error}."
+            f"There is no exported model in '{folder}' ({error.strerror}: "
+            f"{Path(error.filename).name}); 'fewlabels export' writes one."
         ) from error
     except ValueError as error:
         reason = errors.faults(error) if isinstance(error, ValidationError) else error
