@@ -369,9 +369,8 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(value[name]) for name in value}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if value is None or isinstance(value, str | int):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
+    is_finite = isinstance(value, float) and math.isfinite(value)
+    if value is None or isinstance(value, str | int) or is_finite:
         return value
     # An object without a repr of its own is named by its place in memory.
     return _ADDRESS.sub("", repr(value))

@@ -106,13 +106,9 @@ def _compute_rows(nodes: Nodes, settings: Diffusion) -> DiffusionRows:
         remainder = float(middle + a**2 * middle**3 * variance)
     scales_R = np.sqrt(np.maximum(1 / (1 - a * values_R) - remainder, 0))
     counts_M = np.bincount(nodes.node_of, minlength=len(nodes)).astype(np.float64)
-    sums_M = graph.spread(counts_M, a)
-    items = nodes.node_of
-    return DiffusionRows(
-        torch.from_numpy((vectors_MR * scales_R)[items]),
-        remainder,
-        torch.from_numpy(sums_M[items]),
-    )
+    parts = vectors_MR * scales_R, graph.spread(counts_M, a)
+    rows, sums = (torch.from_numpy(part[nodes.node_of]) for part in parts)
+    return DiffusionRows(rows, remainder, sums)
 
 
 def diffusion_kernel(

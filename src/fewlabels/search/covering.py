@@ -284,8 +284,7 @@ def smallest_radius(
         squares = nearest_squares(kernel, candidates, labeled)
         to_labeled_n = squares.sqrt().cpu().numpy()
     problem = _CenterProblem(symmetric_nn, to_labeled_n, num_outliers)
-    place_of = {item: place for place, item in enumerate(candidates.tolist())}
-    centers = np.array([place_of[item] for item in chosen.tolist()])
+    centers = torch.nonzero(chosen[:, None] == candidates)[:, 1].numpy()
     greedy = problem.radius(centers)
     finite = to_labeled_n[np.isfinite(to_labeled_n)]
     radii = np.unique(np.concatenate([symmetric_nn.ravel(), finite]))

@@ -39,19 +39,17 @@ class BatchBald(BuiltIn):
 
     def choose(self, request: Request) -> Query:
         """Choose greedily by sampled predictions."""
+        size, generator = request.size, request.generator
         candidates, subsample = request.candidates(self.max_pool)
         logits = request.classifier.sample_logits(
-            request.pool.images, candidates, self.num_samples, request.generator
+            request.pool.images, candidates, self.num_samples, generator
         )
         check_classes(logits)
         check_finite("sampled logits", logits)
         positions, information = maximize_information(
-            logits,
-            request.size,
-            request.generator,
-            num_configurations=self.num_configurations,
+            logits, size, generator, num_configurations=self.num_configurations
         )
-        is_exact = logits.shape[2] ** (request.size - 1) <= self.num_configurations
+        is_exact = logits.shape[2] ** (size - 1) <= self.num_configurations
         record = {"exact": is_exact, "samples": self.num_samples, **subsample}
         return Query(candidates[positions], information, record)
 
