@@ -15,7 +15,7 @@ Shapes: N items, M nodes of the graph, R eigenvectors, D numbers per row, P comp
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -54,8 +54,7 @@ class Diffusion(Settings):
     """Eigenvectors that are computed (R); from the number of items on it is exact."""
 
 
-@dataclass(frozen=True, eq=False)
-class DiffusionRows:
+class DiffusionRows(NamedTuple):
     """The kernel as k(i, j) = rows[i] . rows[j], plus a remainder where i is j."""
 
     rows: Tensor
@@ -136,8 +135,7 @@ def diffusion_kernel(
     return LinearKernel(DoubleRows(rows))
 
 
-@dataclass(frozen=True, eq=False)
-class JointRows:
+class JointRows(NamedTuple):
     """Both halves of the rows of all nodes."""
 
     features: Singles

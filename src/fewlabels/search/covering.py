@@ -12,7 +12,7 @@ labeled items, K centers.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -228,8 +228,7 @@ def _draw_by_weight(weights: Tensor, chosen: list[int], generator: Generator) ->
     return int(torch.searchsorted(cumulated, torch.minimum(aim, below), right=True))
 
 
-@dataclass(frozen=True, eq=False)
-class Centers:
+class Centers(NamedTuple):
     """Centers, and how well they cover."""
 
     indices: Tensor

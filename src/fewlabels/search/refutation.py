@@ -32,7 +32,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -287,8 +287,7 @@ def zero_below(scale: float, num_members: int) -> float:
     return _ROUNDINGS * num_members * _EPSILON * scale
 
 
-@dataclass(frozen=True, eq=False)
-class Incumbents:
+class Incumbents(NamedTuple):
     """Draws better than zero that no other one beats, in the order of their numbers."""
 
     numbers: Tensor

@@ -9,7 +9,7 @@ items chosen so far.
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -54,8 +54,7 @@ class BatchBald(BuiltIn):
         return Query(candidates[positions], information, record)
 
 
-@dataclass(frozen=True, eq=False)
-class _Configurations:
+class _Configurations(NamedTuple):
     """Ways to label what is chosen so far: all of them, or a sample."""
 
     logs: Tensor
