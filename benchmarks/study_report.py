@@ -2,9 +2,8 @@
 
 ``python -m benchmarks.study_report`` writes each part between its marks in README.md,
 docs/study.md, docs/study-tables.md, docs/learners.md, docs/experiments.md and
-docs/theory.md, writes
-tables that are too long for a page to docs/tables, and draws the pictures; ``--check``
-only compares.
+docs/theory.md, writes tables that are too long for a page to docs/tables, and draws
+the pictures; ``--check`` only compares.
 """
 
 import argparse
@@ -46,7 +45,10 @@ LONG = {
     "practical with linear": "practical-accuracy-linear",
     "blend accuracy": "blend-accuracy",
     "blend calibration": "blend-calibration",
+    "practical screening": "practical-screening",
     "screen": "few-labels-screened",
+    "confirm": "few-labels-confirmed",
+    "npc": "few-labels-npc",
     "confirm by data": "few-labels-by-data",
     "win apart": "few-labels-outward-cifar100",
     "even": "few-labels-outward-without-doubt",
@@ -56,6 +58,9 @@ LONG = {
     "npc apart": "few-labels-npc-cifar100",
     "one or several": "few-labels-one-or-several-queries",
     "beside": "few-labels-worst-pool-and-seconds",
+    "convergence": "theory-convergence",
+    "predicted errors": "theory-predicted-errors",
+    "predicted lowered": "theory-predicted-errors-of-npc",
     **{
         f"learners on {source.name.replace('-', ' ')}": f"learners-{source.name}"
         for source in learner_tables.SOURCES
