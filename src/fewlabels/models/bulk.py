@@ -198,12 +198,11 @@ class Work:
         Returns:
             The cost of all of it.
         """
-        step = max(1, len(self.portions) // num_workers)
+        step, total = max(1, len(self.portions) // num_workers), Counter[str]()
         trial = [
             portion | {"entries": portion["entries"][:_SAMPLE]}
             for portion in self.portions[::step][:num_workers]
         ]
-        total: Counter[str] = Counter()
         with tempfile.TemporaryDirectory() as folder:
             shards = {Path(folder) / f"{n}.parquet": p for n, p in enumerate(trial)}
             begun = time.perf_counter()

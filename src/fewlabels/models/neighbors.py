@@ -108,11 +108,10 @@ class Neighbors(Network):
             beliefs: Logarithms of probabilities, shape (M, C).
         """
         number = self.num_voters
-        self.rows = graph.remember(
-            ("voters", number), lambda: graph.nodes.read(np.arange(number))
-        )
+        voters = np.arange(number)
+        self.rows = graph.remember(("voters", number), lambda: graph.nodes.read(voters))
         self.votes = graph.remember(("votes", number), dict)
-        self.reach.copy_(torch.from_numpy(graph.reach[: self.num_voters]))
+        self.reach.copy_(torch.from_numpy(graph.reach[:number]))
         self.beliefs.copy_(beliefs)
 
     def embed(self, images: Tensor) -> Tensor:
@@ -181,10 +180,15 @@ class BlendNetwork(Neighbors):
     """
 
     weight: Tensor
+    """Of spreading, from 0 to 1, shape (1,)."""
     spread_beliefs: Tensor
+    """Its logarithms of probabilities of those who vote, shape (R, C)."""
     slopes: Tensor
+    """What each number of a centered direction adds, shape (C, D)."""
     heights: Tensor
+    """What each of those who vote adds, shape (R, C)."""
     offsets: Tensor
+    """Added to logarithms of the mixed probabilities, shape (C,)."""
 
     def __init__(self, row_size: int, num_classes: int, *sizes: int) -> None:
         """Reserve the tensors, as :class:`Neighbors` does."""
@@ -195,30 +199,6 @@ class BlendNetwork(Neighbors):
         self.register_buffer("slopes", torch.zeros(num_classes, row_size, dtype=single))
         self.register_buffer("heights", torch.zeros(shape, dtype=single))
         self.register_buffer("offsets", torch.zeros(num_classes, dtype=single))
-
-    def set_mixture(
-        self,
-        *,
-        weight: float,
-        spread: Tensor,
-        slopes: Tensor,
-        heights: Tensor,
-        offsets: Tensor,
-    ) -> None:
-        """Set the rule for rows that are not of the pool.
-
-        Args:
-            weight: Of spreading, from 0 to 1.
-            spread: Its logarithms of probabilities of those who vote, shape (R, C).
-            slopes: What each number of a centered direction adds, shape (C, D).
-            heights: What each of those who vote adds, shape (R, C).
-            offsets: Added to logarithms of the mixed probabilities, shape (C,).
-        """
-        self.weight.fill_(weight)
-        self.spread_beliefs.copy_(spread)
-        self.slopes.copy_(slopes)
-        self.heights.copy_(heights)
-        self.offsets.copy_(offsets)
 
     def _count_votes(self, unit: Tensor, near_nK: Tensor, weights_nK: Tensor) -> Tensor:
         """Return logarithms of probabilities, shape (n, C)."""

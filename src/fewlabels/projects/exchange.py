@@ -155,7 +155,7 @@ class Columns:
 # --------------------------------------------------------------------------- reading
 
 
-def read_rows(
+def load_rows(
     path: Path, columns: Columns, content: bytes | None = None
 ) -> Iterator[SourceRow | Fault]:
     """Yield the rows of a file of answers or of labels, and what is wrong with it.
@@ -527,7 +527,7 @@ def read_answers(
     answers: list[Answer] = []
     faults: list[Fault] = []
     num_unanswered = 0
-    for entry in read_rows(path, Columns()):
+    for entry in load_rows(path, Columns()):
         if isinstance(entry, Fault):
             faults.append(entry)
             continue

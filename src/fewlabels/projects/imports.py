@@ -129,7 +129,7 @@ def import_labels(
             )
     else:
         most = max(_MAX_ROWS, _MAX_ROWS_PER_IMAGE * len(items))
-        rows = list(islice(exchange.read_rows(path, columns, content), most + 1))
+        rows = list(islice(exchange.load_rows(path, columns, content), most + 1))
         if len(rows) > most:
             rows = [Fault(1, f"the file has more than {most:,} rows; split it.")]
         elif not rows:

@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -83,18 +83,11 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
     with warnings.catch_warnings():
         # The notes of a status say whether class shares fit.
         warnings.simplefilter("ignore", TargetWarning)
-        classifier = trainer.fit(
-            pool,
-            stream(project.settings.seed, "train", purpose),
-            workspace=workspace / digest[:16],
-        )
+        draws = stream(project.settings.seed, "train", purpose)
+        classifier = trainer.fit(pool, draws, workspace=workspace / digest[:16])
     logits = classifier.outputs(pool.images, torch.arange(len(pool))).logits
-    sureness, predicted = logits.double().softmax(dim=1).max(dim=1)
-    audit = sorted(snapshot.audit & snapshot.positions.keys())
-    is_free = pool.labels == UNKNOWN
-    is_free[[snapshot.positions[item] for item in audit]] = False
-    guesses = _guesses(pool, predicted)
-    counts = torch.bincount(predicted, minlength=pool.num_classes)
+    measures, is_free = _measures(snapshot, pool, logits)
+    guesses = _guesses(pool, logits.argmax(dim=1))
     with project.alone(_MODELS_LOCK, "writing a model", timeout=-1):
         number = len(project.records())
         folder = project.models_folder / folders.folder_name(number)
@@ -108,20 +101,8 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
             labels=snapshot.labels_digest,
             classes=pool.classes,
             class_counts=pool.class_counts,
-            audit={
-                item: pool.classes[int(predicted[snapshot.positions[item]])]
-                for item in audit
-            },
-            predicted=tuple(counts.tolist()),
-            confidences={
-                item: round(float(sureness[snapshot.positions[item]]), 6)
-                for item in audit
-            },
-            mean_confidence=float(sureness[is_free].mean()) if is_free.any() else None,
-            num_unlabeled=int(is_free.sum()),
-            change=_change(
-                project, chosen.name, len(pool.labeled), guesses[is_free.numpy()]
-            ),
+            **measures,
+            change=_change(project, chosen.name, len(pool.labeled), guesses[is_free]),
         )
         save_model(folder, classifier, pool.classes, pool.images.shape)
         with files.replace_file(folder / _GUESSES) as partial:
@@ -129,6 +110,25 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
         folders.write_record(folder, record)
     shutil.rmtree(workspace, ignore_errors=True)
     return Trained(record, is_new=True)
+
+
+def _measures(
+    snapshot: Snapshot, pool: Pool, logits: torch.Tensor
+) -> tuple[dict[str, Any], NDArray[np.bool_]]:
+    """Return what a record says of the predictions, and which images have no label."""
+    sureness, predicted = logits.double().softmax(dim=1).max(dim=1)
+    audited = sorted(snapshot.audit & snapshot.positions.keys())
+    audit = {item: snapshot.positions[item] for item in audited}
+    is_free = pool.labels == UNKNOWN
+    is_free[list(audit.values())] = False
+    measures = {
+        "audit": {i: pool.classes[int(predicted[index])] for i, index in audit.items()},
+        "predicted": torch.bincount(predicted, minlength=pool.num_classes).tolist(),
+        "confidences": {i: round(float(sureness[j]), 6) for i, j in audit.items()},
+        "mean_confidence": float(sureness[is_free].mean()) if is_free.any() else None,
+        "num_unlabeled": int(is_free.sum()),
+    }
+    return measures, is_free.numpy()
 
 
 def _guesses(pool: Pool, predicted: torch.Tensor) -> NDArray[np.void]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
-from math import log10
+from math import isfinite, log10, nan
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -69,8 +69,8 @@ class Point(NamedTuple):
 
     num_labels: int
     accuracy: float
-    low: float | None = None
-    high: float | None = None
+    low: float = nan
+    high: float = nan
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Curve:
         return [
             (point.num_labels, max(point.low, 0.0), min(point.high, 1.0))
             for point in self.points
-            if point.low is not None and point.high is not None
+            if isfinite(point.low)
         ]
 
 
@@ -203,14 +203,13 @@ def draw_curves(
                     value(point.accuracy), (point.num_labels, point.accuracy), (0, 9),
                     textcoords="offset points", ha="center", annotation_clip=False,
                 )  # fmt: skip
-    shown = [
-        f"{curve.name}: "
-        + ", ".join(
+    shown = []
+    for curve in curves:
+        values = [
             f"{value(point.accuracy)} after {count(point.num_labels, 'label')}"
             for point in curve.points
-        )
-        for curve in curves
-    ]
+        ]
+        shown.append(f"{curve.name}: {', '.join(values)}")
     text = f"Accuracy against number of labels. {'. '.join(shown)}."
     return Drawing(name, figure, words or text)
 

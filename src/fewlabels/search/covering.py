@@ -136,14 +136,9 @@ def nearest_squares(
     """Return the squared distance of each item to the nearest center, streamed."""
     if lengths is None:
         lengths = kernel_diagonal(kernel, items)
-    parts = [
-        (*_with_kernel_of(kernel, some, centers), own)
-        for some, own in zip(
-            torch.split(items, _SHARED_ROWS),
-            torch.split(lengths, _SHARED_ROWS),
-            strict=True,
-        )
-    ]
+    split = (torch.split(every, _SHARED_ROWS) for every in (items, lengths))
+    pairs = zip(*split, strict=True)
+    parts = [(*_with_kernel_of(kernel, some, centers), own) for some, own in pairs]
     measure = partial(_nearest_squares, center_lengths=kernel.diagonal(centers))
     return gathered(each(measure, parts), len(items))
 
