@@ -155,8 +155,8 @@ class BenchFolder:
         if content != _DESCRIPTION:
             raise errors.ForeignFolderError(
                 f"'{self.path}' does not contain a benchmark of this version: its "
-                f"bench.json is missing or not {json.dumps(_DESCRIPTION)}. Give another "
-                "folder, one that 'fewlabels bench run' made."
+                f"bench.json is missing or not {json.dumps(_DESCRIPTION)}. Give "
+                "another folder, one that 'fewlabels bench run' made."
             )
 
     def experiments(self) -> dict[str, Experiment]:
