@@ -1,8 +1,8 @@
 """Twins of the paper's Tables 1 and 3 on small images: records, tables, claims.
 
 ``python -m benchmarks.twins DIR`` reads the folder of ``fewlabels bench run`` with the
-recipes ``table1_digits``, ``table3_digits`` and so on, finished or not, writes a record
-of each experiment's finished runs into benchmarks/results, and the tables of
+recipes ``table1_digits``, ``table3_digits`` and so on, finished or not, adds each
+experiment's finished runs to its record in benchmarks/results, and writes the tables of
 docs/experiments.md from the records. Without DIR it writes the tables alone.
 """
 
@@ -60,7 +60,7 @@ class Twin:
 
     def seeds(self, *conditions: str) -> list[int]:
         """Return seeds that every strategy has finished under some conditions."""
-        done = {(run["condition"], run["strategy"], run["seed"]) for run in self.runs}
+        done = set(map(_key, self.runs))
         return sorted(
             seed
             for seed in {run["seed"] for run in self.runs}
@@ -287,17 +287,35 @@ def claims() -> str:
 
 
 def keep(bench: Path) -> None:
-    """Write the records of a folder's experiments."""
+    """Add a folder's finished runs to the records; trials of earlier folders stay."""
     folder = BenchFolder(bench)
     for name, experiment in folder.experiments().items():
         results = read_results(folder, experiment)
         records = [_short(line) for line in lines(results)]
         if records:
             path = RESULTS / f"{name}.jsonl"
-            files.replace_text(
-                path, "".join(json.dumps(line) + "\n" for line in records)
-            )
+            earlier = path.read_text("utf-8").splitlines() if path.exists() else []
+            runs = merged([json.loads(line) for line in earlier], records)
+            files.replace_text(path, "".join(json.dumps(run) + "\n" for run in runs))
         print(f"{name}: {results.num_finished} of {len(results.cells)} runs")
+
+
+def merged(earlier: list[Run], later: list[Run]) -> list[Run]:
+    """Return the runs of two records; a run that both have is taken from the later.
+
+    Example:
+        >>> one = {"condition": "", "strategy": "npc", "seed": 0, "rounds": []}
+        >>> [run["seed"] for run in merged([one | {"seed": 1}], [one])]
+        [0, 1]
+    """
+    runs = {_key(run): run for run in (*earlier, *later)}
+    places = [key[:2] for key in runs]
+    return sorted(runs.values(), key=lambda r: (places.index(_key(r)[:2]), r["seed"]))
+
+
+def _key(run: Run) -> tuple[str, str, int]:
+    """Return what tells a run from the others of an experiment."""
+    return run["condition"], run["strategy"], run["seed"]
 
 
 def _short(line: Run) -> Run:

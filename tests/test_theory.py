@@ -171,6 +171,24 @@ def test_the_recursion_holds_as_printed():  # Lemma 1, Eq. (7)
         assert loss_of(after) <= bound * (1 + 1e-9)
 
 
+def test_the_lines_of_the_proof_of_lemma_1():
+    rate = 1 / float(torch.linalg.eigvalsh(network().gram(rows()))[-1])
+    for net in course(rate, steps=5):
+        after, errors = net.stepped(rows(), residuals_of(net), rate), -residuals_of(net)
+        moved, squared = after(rows()) - net(rows()), 2 * loss_of(net)
+        # Eq. (8) with the sum of squares is an equality.
+        expanded = squared + float(moved @ moved) - 2 * float(errors @ moved)
+        assert 2 * loss_of(after) == pytest.approx(expanded)
+        # h'(0) = K e, and eᵀ K e is at least λmin |e|².
+        first = net.gram(rows()) @ errors
+        smallest = float(torch.linalg.eigvalsh(net.gram(rows()))[0])
+        assert float(errors @ first) >= smallest * squared * (1 - 1e-9)
+        # The last substitution: printed with the other sign and without ε.
+        remainder = float(errors @ (moved - rate * first))
+        epsilon = float(moved @ moved) / 2
+        assert remainder == pytest.approx(epsilon - left_over(net, rate), rel=1e-6)
+
+
 def test_what_is_left_over_falls_with_the_square_of_the_step():  # Lemma 3, ξ
     ratio = left_over(network(), 2e-2) / left_over(network(), 1e-2)
     assert ratio == pytest.approx(4, rel=0.1)
@@ -195,6 +213,33 @@ def test_smoothness_bounds_how_much_gradients_differ():  # Proposition 2
     assert (products <= 2 * beta * moved.square().sum(dim=1)).all()
     top = torch.linalg.eigh(matrix.T @ matrix).eigenvectors[:, -1]
     assert float(top @ matrix.T @ matrix @ top) == pytest.approx(2 * beta)
+
+
+def test_a_part_of_a_step_needs_the_factor_that_is_not_printed():  # Definition 1
+    for curvature in (0.3, 1.0, 4.0):  # g(x) = λ x² / 2 with α = 0
+        beta, constant = curvature / 2, 2 * curvature  # of both definitions, μ = M
+        for part in (0.1, 0.5, 1.0):
+            start = 1.7
+            value, slope = curvature * start**2 / 2, curvature * start
+            after = curvature * (start - part * slope) ** 2 / 2
+            smooth = value - part * slope**2 + beta * (part * slope) ** 2
+            assert after == pytest.approx(smooth)
+            mended = 1 - part * constant + beta * constant * part**2
+            assert after == pytest.approx(mended * value)
+            printed = 1 - part * constant + beta * part**2
+            assert (after > printed * value) == (constant > 1)
+
+
+def test_the_root_of_the_loss_after_a_part_of_a_step():  # with the printed b and c
+    alpha, mu, bound, beta, part = (
+        torch.rand(5, 1000, generator=stream(4, "constants")).double() * 5 + 0.01
+    )
+    inside = 1 + part * (alpha * bound.sqrt() - mu) + beta * part**2
+    b = (alpha * bound.sqrt() - mu) / (2 * beta)
+    c = 1 / beta - b**2
+    torch.testing.assert_close(inside, beta * ((part + b) ** 2 + c))
+    root = beta.sqrt() * (part + b.abs() + c.abs().sqrt())
+    assert (inside.clamp(min=0).sqrt() <= root * (1 + 1e-9)).all()
 
 
 def test_a_step_of_hidden_units_is_linear_but_for_bounded_factors():  # Prop. 3 and 4

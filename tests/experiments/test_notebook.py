@@ -121,4 +121,3 @@ def test_a_pool_is_shown_in_short():
     assert len(repr(pool)) < 300
     assert repr(pool).startswith("Pool(50000 items of shape (3, 1, 1), 50000 labeled")
     assert len(repr(Split(pool.images, pool.labels))) < 300
-    assert pool._repr_html_() == f"<pre>{pool!r}</pre>"

@@ -40,6 +40,20 @@ def test_uniform_subsets_are_uniform():
     assert chi_square < 27.9  # 99.9 % point with 9 degrees of freedom
 
 
+def test_the_top_share_is_hit_unless_every_draw_misses_it():  # paper, Sec. 3.4
+    pairs = sorted(combinations(range(10), 2))
+    top, num_draws, num_searches = set(pairs[:9]), 5, 2000  # 9 of 45 pairs, r = 0.2
+    num_hits = 0
+    for key in range(num_searches):
+        draws = uniform_subsets(torch.arange(10), 2, key, range(num_draws))
+        num_hits += any(tuple(sorted(draw)) in top for draw in draws.tolist())
+    chance = 1 - (1 - 0.2) ** num_draws
+    error = (chance * (1 - chance) / num_searches) ** 0.5
+    assert num_hits / num_searches == pytest.approx(chance, abs=4 * error)
+    # The worked number: 1,000 draws miss the best hundredth with 4.3e-5.
+    assert pytest.approx(4.3e-5, rel=0.01) == (1 - 0.01) ** 1000
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @given(cut=st.integers(0, 60))
 def test_draws_depend_on_their_number_alone(kind, cut):

@@ -1,9 +1,11 @@
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from scipy import stats
 
 import fewlabels
 from fewlabels import strategies
@@ -54,6 +56,19 @@ def test_every_name_obeys_the_contract(name, labeled, untouched_randomness):
     assert np.array_equal(chosen, again)
     assert np.array_equal(before[0], FEATURES)
     assert np.array_equal(before[1], LOGITS)
+
+
+def test_one_random_query_is_as_good_as_two():  # paper, Sec. 5.4
+    halves, wholes = Counter(), Counter()
+    known = {"features": FEATURES[:5], "logits": LOGITS[:5]}
+    for seed in range(1000):
+        wholes[frozenset(select("random", size=2, seed=seed, **known).tolist())] += 1
+        first = select("random", size=1, seed=seed, **known)
+        second = select("random", size=1, seed=seed + 5000, labeled=first, **known)
+        halves[frozenset([*first.tolist(), *second.tolist()])] += 1
+    for counts in (halves, wholes):
+        assert len(counts) == 10
+        assert stats.chisquare(list(counts.values())).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("name", ["random", "npc"])

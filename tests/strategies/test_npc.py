@@ -33,6 +33,26 @@ def test_algorithm_1_by_its_definition():
     assert query.value <= query.record["ceiling"]
 
 
+def test_direction_and_length_of_gradients_both_count():  # paper, Sec. 3.3
+    # One labeled item, then one in nearly the same direction and one far from it.
+    rows = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.3, -(0.91**0.5)]])
+    labels = torch.tensor([0, UNKNOWN, UNKNOWN])
+    pool = Pool.build(ArrayImages(rows), labels, ["a"])
+
+    def chosen(scale, **options):
+        classifier = PrecomputedClassifier(rows * scale, torch.zeros(3, 1))
+        strategy = NeuralPreconditioning(
+            kernel="last-layer", tie_tolerance=0, **options
+        )
+        return contract.chosen_by(strategy, pool, classifier, 1).indices.tolist()
+
+    # The kernel adds 1 to each product, so the features are long against that 1.
+    lengths = torch.tensor([[10.0], [10.0], [1.0]])
+    assert chosen(10) == [2]
+    assert chosen(lengths) == [1]
+    assert chosen(lengths, normalize=True) == [2]
+
+
 @pytest.mark.parametrize("seed", seeds(20))
 def test_without_a_tolerance_the_best_draw_wins_however_close(seed):
     chance = stream(seed, "close")

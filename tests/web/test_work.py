@@ -240,6 +240,25 @@ def test_without_features_the_budget_is_not_spent_at_random_unless_asked_to(jobs
     assert calls(jobs, 3)[2] == ("next_round", False)
 
 
+def test_the_last_labels_of_the_budget_are_learned(tmp_path):
+    with begin(tmp_path, trainer=HEAD, budget=4, audit=1) as project:
+        answer(project, project.ask())
+        with pytest.raises(BudgetError, match="4 of 4 labels are spent"):
+            work.next_round(str(project.folder), at_random=False, allow_code=False)
+        assert [record.name for record in project.records()] == ["model-000"]
+
+
+def test_the_last_labels_of_the_budget_are_learned_once_and_more_of_it_goes_on(jobs):
+    background = jobs.background
+    background.begin()
+    calls(jobs, 1, "features")
+    for _ in range(2):
+        background.consider(labeling_state(number=2, left=0, spent=100))
+        assert calls(jobs, 2)[1:] == [("next_round", False)]
+    background.consider(labeling_state(number=2, left=0, spent=100, budget=140))
+    assert len(calls(jobs, 3)) == 3
+
+
 def test_a_round_is_chosen_once_when_a_tab_gets_too_few_images(jobs):
     background = jobs.background
     background.begin()
@@ -342,7 +361,6 @@ def test_nothing_is_chosen_past_the_budget(jobs):
     background.begin()
     calls(jobs, 1, "features")
     background.want_images(0)
-    background.consider(labeling_state(left=0, spent=100))
     background.consider(labeling_state(left=5, spent=95))
     calls(jobs, 1, "guesses")
     assert "next_round" not in {job.call for job in jobs.started}

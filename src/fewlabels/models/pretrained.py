@@ -10,7 +10,7 @@ Shapes: n images, c channels, h and w pixels, F features.
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -53,15 +53,8 @@ MAX_SIDE = 2048
 
 _SIDE = Limits(at_least=1, at_most=MAX_SIDE)
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's colors
-_CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
-_CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 _DEFAULT_SIDE = 224
-_DEFAULT_CROP = 0.875
 _MIN_CROP = 0.25  # images are resized to the inverse of it
-_COLORS = 3
-_IMAGE_AXES = 4
-_TOKEN_AXES = 3
-_MAX_LEVEL = 255.0
 _MAX_NUMBERS = {"timm": 2**16, "transformers": 2**19}
 """Largest whole number in a configuration: of layers, of classes, of anything. Those of
 transformers may have the vocabulary of a text model."""
@@ -101,7 +94,7 @@ class Preparation(Settings):
     def __post_init__(self) -> None:
         """Check what files may say."""
         super().__post_init__()
-        if {len(self.mean), len(self.spread)} != {_COLORS} or 0 in self.spread:
+        if not len(self.mean) == len(self.spread) == 3 or 0 in self.spread:
             seen = f"mean {self.mean} and spread {self.spread}"
             raise UsageError(f"Colors have {seen}; give three numbers each, not 0.")
 
@@ -124,19 +117,19 @@ class Preparation(Settings):
                 for size in ((height, scale[1]), scale):
                     mode = self.interpolation
                     levels = F.interpolate(levels, size, mode=mode, antialias=True)
-                    levels = levels.round().clamp(0, _MAX_LEVEL)
+                    levels = levels.round().clamp(0, 255)
         if self.crop is not None:
             (height, width), (tall, wide) = levels.shape[2:], self.crop
             top, left = round((height - tall) / 2), round((width - wide) / 2)
             levels = levels[:, :, top : top + tall, left : left + wide]
         mean = levels.new_tensor(self.mean)[:, None, None]
         spread = levels.new_tensor(self.spread)[:, None, None]
-        return (levels / _MAX_LEVEL - mean) / spread
+        return (levels / 255 - mean) / spread
 
 
 def _as_levels(images: Tensor) -> Tensor:
     """Return images in [-1, 1] as three colors of whole levels, 0 to 255."""
-    return ((images + 1) * (_MAX_LEVEL / 2)).round().expand(-1, _COLORS, -1, -1)
+    return ((images + 1) * 127.5).round().expand(-1, 3, -1, -1)
 
 
 class Prepared(nn.Module):
@@ -164,9 +157,8 @@ class Prepared(nn.Module):
 
         A network that draws at random, such as a masked autoencoder, is refused.
         """
-        side = self.side or _DEFAULT_SIDE
-        size, draws = (1, _COLORS, side, side), rng.stream(0, "noise to try")
-        noise = 2 * torch.rand(size, generator=draws) - 1
+        side, draws = self.side or _DEFAULT_SIDE, rng.stream(0, "noise to try")
+        noise = 2 * torch.rand((1, 3, side, side), generator=draws) - 1
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             first, again = self.eval()(noise), self(noise)
         if not torch.allclose(first, again):
@@ -216,7 +208,7 @@ class Transformer(Prepared):
         if pooled is not None and self.has_pooler:
             return pooled
         hidden: Tensor = outputs.last_hidden_state
-        if hidden.ndim != _TOKEN_AXES:
+        if hidden.ndim != 3:  # maps, not tokens
             return hidden
         return hidden[:, 0] if self.has_class_token else hidden.mean(dim=1)
 
@@ -311,19 +303,19 @@ def _config_of_open_clip(path: Path, config: Config) -> Config:
     if vision:
         raise unusable_model(path, f"'{next(iter(vision))}' is not supported")
     kind = "clip_quickgelu" if model.get("quick_gelu") else "clip"
-    own = {"input_size": (_COLORS, side, side), "crop_pct": 1.0}
+    is_squashed = published.get("resize_mode") == "squash"
+    prepared = {
+        "input_size": (3, side, side),
+        "crop_pct": 1.0,
+        "crop_mode": "squash" if is_squashed else "center",
+        "mean": (0.48145466, 0.4578275, 0.40821073),
+        "std": (0.26862954, 0.26130258, 0.27577711),
+    }
     shared = published.keys() & {"mean", "std", "interpolation"}
-    own |= {key: published[key] for key in shared}
-    mode = "squash" if published.get("resize_mode") == "squash" else "center"
     return {
         "architecture": f"vit_base_patch16_{kind}_224",
         "model_args": arguments,
-        "pretrained_cfg": {
-            "mean": _CLIP_MEAN,
-            "std": _CLIP_STD,
-            "crop_mode": mode,
-            **own,
-        },
+        "pretrained_cfg": prepared | {key: published[key] for key in shared},
     }
 
 
@@ -331,10 +323,10 @@ def timm_preparation(path: Path, config: Config, size: int | None) -> Preparatio
     """Return how a network wants images: timm's rule, by its pretrained_cfg."""
     published = config.get("pretrained_cfg", config)
     built_for = (config.get("model_args") or {}).get("img_size")
-    default = (_COLORS, _DEFAULT_SIDE, _DEFAULT_SIDE)
-    sides = size or built_for or (published.get("input_size") or default)[1:]
+    sides = size or built_for or (published.get("input_size") or [])[1:]
+    sides = sides or _DEFAULT_SIDE
     height, width = (sides, sides) if isinstance(sides, int) else sides
-    share = published.get("crop_pct") or _DEFAULT_CROP
+    share = published.get("crop_pct") or 0.875
     scale = math.floor(height / share), math.floor(width / share)
     mode = published.get("crop_mode") or "center"
     if mode == "border" or share > 1:
@@ -425,17 +417,14 @@ def _outline(
             seen = f"it asks for a larger network than its {len(shapes)} tensors"
             raise unusable_model(path, seen)
 
-    hooks = [
-        registration.register_module_parameter_registration_hook(count),
-        registration.register_module_buffer_registration_hook(count),
-        registration.register_module_module_registration_hook(count),
-    ]
-    try:
+    with ExitStack() as hooks:
+        for kind in ("parameter", "buffer", "module"):
+            register = getattr(
+                registration, f"register_module_{kind}_registration_hook"
+            )
+            hooks.callback(register(count).remove)
         with torch.device("meta"):
             return build()
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _check_complete(path: Path, lacking: Sequence[str]) -> None:
@@ -504,8 +493,8 @@ def from_onnx(
         p for p in path.parent.iterdir() if p.name.startswith(path.name) and p.is_file()
     )
     digest = hash_files(files, repr((preparation, output)))
-    prepared = Prepared(network, preparation)
-    return prepared.encoder(f"onnx-{path.stem}-{digest}", is_portable=False)
+    name = f"onnx-{path.stem}-{digest}"
+    return Prepared(network, preparation).encoder(name, is_portable=False)
 
 
 class OnnxNetwork(nn.Module):
@@ -522,8 +511,8 @@ class OnnxNetwork(nn.Module):
         inputs = self._session.get_inputs()
         shapes = [tuple(node.shape) for node in inputs]
         self.input_name, self.input_shape = inputs[0].name, shapes[0]
-        is_image = len(shapes) == 1 and len(shapes[0]) == _IMAGE_AXES
-        if not is_image or shapes[0][1] not in {_COLORS, "", None}:
+        is_image = len(shapes) == 1 and len(shapes[0]) == 4
+        if not is_image or shapes[0][1] not in {3, "", None}:
             seen = f"it takes inputs of shape {shapes}, not (n, 3, height, width)"
             raise unusable_model(path, seen)
 

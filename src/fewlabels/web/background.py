@@ -80,7 +80,7 @@ class Background:
         self._slots = BoundedSemaphore(_MOST_WAITING)
         self._tasks: dict[str, Any] = {name: {"status": "idle"} for name in _CALLS}
         self._takes_steps = False
-        self._chosen_after: int | None = None
+        self._chosen_after: tuple[int, bool] | None = None
         self._short_after: int | None = None
         self._random_after: int | None = None
         self._guessed_at = (-1, -1)
@@ -118,17 +118,19 @@ class Background:
             self.start("creation", **self._creation)
 
     def consider(self, state: Mapping[str, Any]) -> None:
-        """Choose the next images in time, and guess anew after each label and round."""
+        """Choose images in time; guess anew after each label and round."""
         asked, left = state["round"], state["budget"] - state["spent"]
         number = -1 if asked is None else asked["number"]
         is_short = self._short_after == number and left > state["waiting"]
-        is_due = asked is None or is_short or (state["open"] == 0 and left > 0)
+        # After the last label of the budget only a model is trained.
+        is_due = asked is None or is_short or state["open"] == 0
         # The first images are random anyway. After that the features decide, unless
         # somebody would rather go on without them.
         at_random = number < 0 or (not self.is_ready and self._random_after == number)
-        is_due &= self._chosen_after != number and (self.is_ready or at_random)
+        wish = (number, left > 0)
+        is_due &= self._chosen_after != wish and (self.is_ready or at_random)
         if is_due and self.start("round", at_random=at_random):
-            self._chosen_after = number
+            self._chosen_after = wish
         moment = (state["sequence"], number)
         learns = state["spent"] >= _FIRST_LABELS
         is_new = self.is_ready and moment != self._guessed_at

@@ -109,7 +109,8 @@ def warm_up(folder: str, *, allow_code: AllowCode) -> Facts:
 def next_round(project: Project, *, at_random: bool) -> Facts:
     """Choose the next images, after a training where that takes no time.
 
-    Images that are open stay open.
+    Images that are open stay open. The training comes first, also when the budget is
+    spent and there is nothing to choose.
 
     Args:
         project: The project.

@@ -119,6 +119,38 @@ def test_what_the_text_of_the_paper_says_about_its_numbers():
         assert TABLE_3_ZERO_SHOT.cell(strategy, 40).mean > BALANCED_FIXMATCH
 
 
+def test_what_the_text_claims_and_the_tables_show():
+    def means(table, strategy):
+        return [table.cell(strategy, labels).mean for labels in table.num_labels]
+
+    def num_above(table, strategy, other):
+        pairs = zip(means(table, strategy), means(table, other), strict=True)
+        return sum(ours > theirs for ours, theirs in pairs)
+
+    assert (TABLE_1.start_accuracy, TABLE_2.start_accuracy) == (57.64, 21.29)
+    # "NPC achieves very high performance at 50"
+    assert TABLE_1.cell("npc", 50).mean == 94.63
+    # "older algorithms performing better" than BADGE: in every cell
+    for table in (TABLE_1, TABLE_2):
+        for older in ("margin", "albl"):
+            assert num_above(table, older, "badge") == len(table.num_labels)
+    # "some AL algorithms under-perform PL": BADGE in six cells of seven
+    assert num_above(TABLE_1, "random", "badge") == 2
+    assert num_above(TABLE_2, "random", "badge") == 4
+    # "increasing performances when incrementally acquiring more labels": not these
+    assert means(TABLE_1, "random")[2] < means(TABLE_1, "random")[1]
+    assert means(TABLE_1, "badge")[2] < means(TABLE_1, "badge")[1]
+    # "NPC excels in both zero and single shot": not with 60 labels and no network
+    assert num_above(TABLE_3_ZERO_SHOT, "npc", "badge") == 1
+    assert num_above(TABLE_3_SINGLE_SHOT, "npc", "badge") == 2
+    # "BADGE performs worse on single-shot AL with a larger query size"
+    fallen, robust = (means(TABLE_3_SINGLE_SHOT, name) for name in ("badge", "npc"))
+    assert fallen[1] < fallen[0] < min(means(TABLE_3_ZERO_SHOT, "badge"))
+    # "NPC remains nearly unaffected by which model is used"
+    pairs = zip(robust, means(TABLE_3_ZERO_SHOT, "npc"), strict=True)
+    assert max(abs(one - other) for one, other in pairs) < 1
+
+
 def test_npc_comes_first_and_three_trials_are_taken():
     assert passive_tests(TABLE_1)[30] == welch(85.09, 9.61, 3, 78.08, 5.48, 3)
 

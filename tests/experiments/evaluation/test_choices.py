@@ -19,6 +19,19 @@ def test_coverage_by_hand(counts, coverage):
     assert class_coverage(counts) == coverage
 
 
+def test_larger_random_sets_have_more_of_the_classes():  # paper, Sec. 1
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(10), 100)
+
+    def mean_coverage(size):
+        sets = [rng.choice(labels, size, replace=False) for _ in range(300)]
+        return np.mean([class_coverage(np.bincount(s, minlength=10)) for s in sets])
+
+    for size in (10, 20, 40):
+        assert mean_coverage(size) == pytest.approx(1 - 0.9**size, abs=0.02)
+    assert mean_coverage(200) == 1
+
+
 def slow_redundant_share(picks, labeled, groups):
     """Go through the picks one by one, as the definition says."""
     seen = [groups[item] for item in labeled]

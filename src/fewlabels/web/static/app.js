@@ -25,7 +25,7 @@ const HEARTBEAT = 30000; // milliseconds; leases last four times as long
 /** Titles of the jobs that are shown, and which of them can be stopped. */
 const JOBS = {
   features: "Looking at all images",
-  round: "Choosing images",
+  round: "Learning, and choosing images",
   training: "Training",
   export: "Exporting",
   estimate: "Measuring how long the final training takes",
