@@ -17,7 +17,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from fewlabels.progress import Mapper, each, shared
+from fewlabels.progress import Mapper, current_executor, each, shared
 from fewlabels.protocols import Kernel
 
 _CHUNK_LENGTH = 8192
@@ -78,12 +78,7 @@ def threads_for(work: float) -> Iterator[int]:
 
 
 def map_ranges(
-    function: Callable[[range], T],
-    ranges: list[range],
-    *,
-    work: float,
-    executor: Mapper | None,
-    num_threads: int,
+    function: Callable[[range], T], ranges: list[range], work: float, num_threads: int
 ) -> Iterator[tuple[range, T]]:
     """Yield ranges with what ``function`` returns for them, in order.
 
@@ -91,12 +86,12 @@ def map_ranges(
         function: What is to be done.
         ranges: Ranges that follow each other; for an executor, neighbors are joined.
         work: About how many numbers are computed for all of them.
-        executor: Who does it; None: this process.
-        num_threads: How many threads of this process do it where work is large.
+        num_threads: How many threads do it where work is large and no executor is set.
 
     Yields:
         A range and its result.
     """
+    executor = current_executor()
     if executor is not None:
         step = -(-len(ranges) // _MOST_PARTS)
         groups = [ranges[first : first + step] for first in range(0, len(ranges), step)]
