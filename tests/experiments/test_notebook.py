@@ -10,8 +10,8 @@ from tests.experiments.loop.test_run import labeled_pool
 
 import fewlabels
 from fewlabels import progress
-from fewlabels.experiments.acquisition import shown_in_notebook
 from fewlabels.experiments.evaluation import calibration
+from fewlabels.experiments.notebook import shown_in_notebook
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import ArrayImages, Split
 
