@@ -28,7 +28,6 @@ Arrays = NDArray[Any] | Tensor
 Labels = ArrayLike | Tensor
 """Class numbers or class names, one per item."""
 
-_CHANNELS = frozenset({1, 3})
 _MANY_CLASSES = 1_000
 """Up to here there may be more classes than items."""
 
@@ -126,8 +125,8 @@ def item_tensor(images: Arrays) -> Tensor:
         raise ShapeError(
             f"Images have the shape {shape}; pass (N, H, W) or (N, H, W, C)."
         )
-    if array.ndim == 4 and shape[-1] not in _CHANNELS:
-        if shape[1] not in _CHANNELS:
+    if array.ndim == 4 and shape[-1] not in {1, 3}:
+        if shape[1] not in {1, 3}:
             raise ShapeError(
                 f"Images have the shape {shape}; pass 1 or 3 channels in the last axis."
             )

@@ -123,10 +123,8 @@ def _array(item: Any, number: int, size: int | None) -> NDArray[Any]:
     try:
         array = to_numpy(item) if torch.is_tensor(item) else np.asarray(item)
     except ValueError as error:
-        msg = (
-            f"Item {number} of the data set is a {type(item).__name__} of uneven rows."
-        )
-        raise UsageError(f"{msg} Give images or vectors.") from error
+        seen = f"Item {number} of the data set is a {type(item).__name__}"
+        raise UsageError(f"{seen} of uneven rows. Give images or vectors.") from error
     if array.ndim == 3 and array.shape[0] in {1, 3} and array.shape[2] not in {1, 3}:
         array = array.transpose(1, 2, 0)
     if array.ndim == 1 or array.dtype == np.uint8:

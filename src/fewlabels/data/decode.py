@@ -19,7 +19,7 @@ from threading import Condition
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import ExifTags, Image
 
 from fewlabels.data.untrusted import DAMAGE
 from fewlabels.errors import DataError
@@ -38,7 +38,6 @@ MAX_BYTES = 512 * 2**20
 # library may keep for that thread. Larger ones go back to the system at once.
 Image.core.set_block_size(2**26)  # type: ignore[attr-defined] # documented, not typed
 
-_MOST_SCANNED = 50 * MAX_PIXELS
 _JPEG, _SCAN = b"\xff\xd8", b"\xff\xda"
 _MOST_PASSES = 10
 """How often the tiles of an image may cover it, and its bytes may be read."""
@@ -49,20 +48,11 @@ _BAND = 2**20
 """Pixels whose values are looked at together."""
 
 _GREY_MODES = frozenset({"1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"})
-_ORIENTATION_TAG = 0x0112
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-_SIDEWAYS = frozenset({5, 6, 7, 8})
-
-# What Pillow raises where a file begins like one of a format and is of another.
-_NOT_THIS_FORMAT = (SyntaxError, IndexError, TypeError, struct.error)
+_TURN = Image.Transpose
+_TURNS = (  # by the numbers of EXIF, from 0; from 5 on, width and height change places
+    *(None, None, _TURN.FLIP_LEFT_RIGHT, _TURN.ROTATE_180, _TURN.FLIP_TOP_BOTTOM),
+    *(_TURN.TRANSPOSE, _TURN.ROTATE_270, _TURN.TRANSVERSE, _TURN.ROTATE_90),
+)
 
 
 class MemoryBudget:
@@ -149,7 +139,7 @@ def _checked(
 ) -> ImageFile:
     """Decode an image whole; a JPEG no larger than it takes to cover ``draft_side``."""
     width, height = image.size
-    orientation = int(image.getexif().get(_ORIENTATION_TAG, 1))
+    orientation = int(image.getexif().get(ExifTags.Base.Orientation, 1))
     is_grey = image.mode in _GREY_MODES
     image.draft(image.mode, (draft_side, draft_side))
     image.load()
@@ -157,7 +147,7 @@ def _checked(
         raise DataError("damaged: the palette is missing")
     if image.mode[0] in "IF":  # the range is known from the pixels only
         _eight_bit(image)
-    if orientation in _SIDEWAYS:
+    if orientation in range(5, 9):
         width, height = height, width
     return ImageFile(name, path, digest, height, width, is_grey, orientation)
 
@@ -230,7 +220,7 @@ def _check_effort(
             seen = f"{words}{size[0]} x {size[1]}"
             raise DataError(f"{seen} is more than {MAX_PIXELS:,} pixels")
     num_scans = content.count(_SCAN) if content.startswith(_JPEG) else 0
-    if num_scans * prod(image.size) > _MOST_SCANNED:
+    if num_scans * prod(image.size) > 50 * MAX_PIXELS:
         raise DataError(f"{num_scans:,} scans of {image.width} x {image.height} pixels")
     passes = 0
     for name, (left, top, right, bottom), *_ in getattr(image, "tile", ()):
@@ -302,7 +292,8 @@ def _identified(content: bytes) -> Image.Image:
     Image.init()
     for name in FORMATS:
         read, accepts = Image.OPEN[name]
-        with suppress(*_NOT_THIS_FORMAT):
+        # Raised where a file begins like one of a format and is of another.
+        with suppress(SyntaxError, IndexError, TypeError, struct.error):
             if accepts is None or accepts(content[:16]) is True:
                 return read(BytesIO(content), "")
     raise DataError(f"not an image of a known format: {', '.join(FORMATS)}")
@@ -338,5 +329,5 @@ def _converted(image: Image.Image, mode: str) -> Image.Image:
 
 def _turned(image: Image.Image, orientation: int) -> Image.Image:
     """Return the image upright."""
-    turn = _TURNS.get(orientation)
+    turn = _TURNS[orientation] if orientation in range(9) else None
     return image if turn is None else image.transpose(turn)

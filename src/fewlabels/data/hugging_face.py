@@ -23,7 +23,6 @@ from fewlabels.progress import track
 PREFIX = "hf-dataset:"
 """What a source begins with; a folder follows, and ``@`` with a split, if wanted."""
 
-_PLAIN = re.compile(r"\w{1,80}", re.ASCII)
 _SHARD = re.compile(r"(\w{1,80})-\d{5}-of-\d{5}", re.ASCII)
 _ENDINGS = (".arrow", ".parquet")
 _ROWS_AT_ONCE = 8  # each may be a large image
@@ -82,7 +81,7 @@ def _shards(folder: Path, wanted: str) -> list[tuple[str, Path]]:
         match, above = _SHARD.fullmatch(path.stem), path.parent.name
         split = match[1] if match else ""
         if split == "data":
-            is_split = path.parent != folder and _PLAIN.fullmatch(above)
+            is_split = path.parent != folder and re.fullmatch(r"(?a)\w{1,80}", above)
             split = above if is_split else ""
         shards.append((split, path))
     chosen = [shard for shard in shards if wanted in {"", shard[0]}]

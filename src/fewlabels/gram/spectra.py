@@ -4,7 +4,7 @@ Shapes: N items in the pool, S members of a set, F penultimate features.
 """
 
 import warnings
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,8 +22,7 @@ _LOBPCG_STEPS = 200
 _LOBPCG_LEAST_SIZE = 5
 
 
-@dataclass(frozen=True)
-class Spectrum:
+class Spectrum(NamedTuple):
     """Eigenvalues of one Gram matrix, and their consequences for training."""
 
     smallest: float

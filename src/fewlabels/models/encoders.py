@@ -39,19 +39,16 @@ class Encoder(Protocol):
     @property
     def name(self) -> str:
         """Identifies network, weights and preparation; part of the key of a cache."""
-        ...
 
     @property
     def feature_size(self) -> int:
         """Length of a row (F)."""
-        ...
 
     def embed(self, images: "Tensor") -> "Tensor":
         """Return rows (n, F), float32, of uint8 images (n, c, h, w).
 
         Evaluation mode, no gradients; a row depends on its image alone.
         """
-        ...
 
 
 ENCODER = "efficientnet-lite0"

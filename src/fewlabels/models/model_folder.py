@@ -33,7 +33,6 @@ Exportable = NetworkClassifier | FrozenClassifier
 """The classifiers that can be written as files."""
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
-_MAX_CONFIG, _MAX_WEIGHTS = 2**20, 2**36  # bytes
 _MAX_INPUTS = 2**22  # an image of 1,024 pixels a side has three quarters of it
 
 
@@ -81,11 +80,8 @@ class EncoderConfig(BaseModel):
             match = re.fullmatch(rf"{name}-[0-9a-f]{{16}}-(\d+)px", encoder.name)
             if match is not None:
                 return cls(identity=encoder.name, builtin=name, size=int(match[1]))
-        published = getattr(encoder, "published", None)
-        if published is not None:
-            name, options = published
-            return cls(identity=encoder.name, published=name, published_options=options)
-        return cls(identity=encoder.name)
+        place, options = getattr(encoder, "published", (None, {}))
+        return cls(identity=encoder.name, published=place, published_options=options)
 
 
 class ModelConfig(BaseModel):
@@ -156,16 +152,14 @@ def save_model(
     if not len(set(classes)) == len(classes) == classifier.num_classes:
         num_classes = classifier.num_classes
         raise errors.DataError(f"{num_classes} classes got the names {list(classes)}.")
-    encoder = None
-    if isinstance(network, FrozenClassifier):
-        encoder = EncoderConfig.of(network.encoder)
+    encoder = getattr(network, "encoder", None)
     state = network.module.state_dict()
     content = checkpoint.serialized(state, {"classes": str(len(classes))})
     config = ModelConfig(
         classes=tuple(classes),
         input_shape=tuple(input_shape),
         network=models.name_of(network.module),
-        encoder=encoder,
+        encoder=None if encoder is None else EncoderConfig.of(encoder),
         weights_sha256=sha256(content).hexdigest(),
     )
     files.make_folder(folder)
@@ -192,13 +186,14 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
     """
     path = folder / _WEIGHTS
     try:
-        content = files.read_regular(folder / _CONFIG, _MAX_CONFIG)
+        content = files.read_regular(folder / _CONFIG, 2**20)
         config = ModelConfig.model_validate_json(files.verify_checksum(content))
-        with files.open_regular(path, _MAX_WEIGHTS) as file:
+        with files.open_regular(path, 2**36) as file:
             digest = file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise errors.DataError(
-            f"There is no exported model in {folder}: {error}."
+            f"There is no exported model in '{folder}' ({error.strerror}: "
+            f"{Path(error.filename).name}); 'fewlabels export' writes one."
         ) from error
     except ValueError as error:
         reason = errors.faults(error) if isinstance(error, ValidationError) else error
@@ -209,27 +204,24 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
         raise errors.DataError(
             f"{path} is damaged or of another {_CONFIG}. Export again."
         )
-    num_classes = len(config.classes)
-    classifier: Exportable
+    number, shape, frozen = len(config.classes), config.input_shape, None
     try:
-        if config.encoder is None:
-            shape = config.input_shape
-            network = _empty_network(path, config.network, shape, num_classes)
-            classifier = NetworkClassifier(network, num_classes)
-        else:
+        if config.encoder is not None:
             frozen = _load_encoder(config.encoder, encoder)
             shape = (frozen.feature_size,)
-            head = _empty_network(path, config.network, shape, num_classes)
-            classifier = FrozenClassifier(
-                module=head, num_classes=num_classes, encoder=frozen
-            )
-        checkpoint.read_into(classifier.module.state_dict(), path)
+        network = _empty_network(path, config.network, shape, number)
+        checkpoint.read_into(network.state_dict(), path)
     except errors.UsageError as error:
         raise errors.DataError(f"{folder / _CONFIG} cannot be used: {error}") from error
     except (ValueError, RuntimeError) as error:
         raise errors.DataError(
             f"{path} does not fit {_CONFIG}. Export again."
         ) from error
+    classifier = (
+        NetworkClassifier(network, number)
+        if frozen is None
+        else FrozenClassifier(module=network, num_classes=number, encoder=frozen)
+    )
     return LoadedModel(classifier, config.classes, config.input_shape)
 
 

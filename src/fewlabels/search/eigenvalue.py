@@ -1,7 +1,6 @@
 """The set that conditions the labeled data best, by one of three searches."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from numpy.typing import ArrayLike
@@ -22,8 +21,7 @@ Method = Literal["random", "greedy", "exchange"]
 _MOST_DRAWS = 10**12
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SearchResult:
+class SearchResult(NamedTuple):
     """The best set of a search, and how good it can be called."""
 
     indices: Tensor

@@ -12,7 +12,7 @@ costs O(n k r (F + k)) and no n x D matrix is ever built.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -28,8 +28,7 @@ _DELICATE = 1e-5  # of an item's trace: less leaves few digits of W (target) W
 _ALONE = 1 - 1e-5  # more of it would cost five of the inverse's digits
 
 
-@dataclass(frozen=True, eq=False)
-class Information:
+class Information(NamedTuple):
     """Fisher information (A Aᵀ) ⊗ (h hᵀ) of each item."""
 
     rows: Tensor

@@ -32,7 +32,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -287,8 +287,7 @@ def zero_below(scale: float, num_members: int) -> float:
     return _ROUNDINGS * num_members * _EPSILON * scale
 
 
-@dataclass(frozen=True, eq=False)
-class Incumbents:
+class Incumbents(NamedTuple):
     """Draws better than zero that no other one beats, in the order of their numbers."""
 
     numbers: Tensor
@@ -350,18 +349,14 @@ class RefutationSearch:
         numbers, values = torch.empty(0, dtype=torch.int64), torch.empty(0).double()
         best = Incumbents(numbers, numbers.new_empty(0, self.size), values, 0)
         work = self.size * (self.size + len(self.labeled))
+        try_all = partial(map_ranges, executor=executor, num_threads=num_threads)
         start, stop = 0, _FIRST_GENERATION
         with track("Searching", num_draws) as advance:
             while start < num_draws:
                 generation = range(start, min(stop, num_draws))
                 trial.raise_to(self.threshold(best.best))
-                for part, result in map_ranges(
-                    trial,
-                    _split(generation, _LARGEST_CHUNK),
-                    work=work * len(generation),
-                    executor=executor,
-                    num_threads=num_threads,
-                ):
+                parts = _split(generation, _LARGEST_CHUNK)
+                for part, result in try_all(trial, parts, work=work * len(generation)):
                     best = self.merged(best, result)
                     advance(len(part))
                 start, stop = stop, 2 * stop
@@ -529,23 +524,15 @@ class _Screen:
     def _definite_by_pivots(self, form: InnerProduct, subsets_MQ: Tensor) -> Tensor:
         from fewlabels.search.compiled import factorize  # Numba is slow to import
 
-        weights = 1 / (self._system.eigenvalues - self._threshold)
-        members_MQ = subsets_MQ
+        system, places_MQ = self._system, self._positions[subsets_MQ]
+        weights, members_MQ = 1 / (system.eigenvalues - self._threshold), subsets_MQ
         if isinstance(form.features, MappedRows):  # compiled code reads no files
             items, members_MQ = torch.unique(subsets_MQ, return_inverse=True)
             form = form.of(items)
         kept = np.empty(len(subsets_MQ), dtype=np.bool_)
-        factorize(
-            form.features,
-            form.scales,
-            form.offset,
-            self._system.projections.numpy(),
-            weights.numpy(),
-            self._margins.numpy(),
-            members_MQ.numpy(),
-            self._positions[subsets_MQ].numpy(),
-            kept,
-        )
+        known = system.projections, weights, self._margins, members_MQ, places_MQ
+        arrays = [tensor.numpy() for tensor in known]
+        factorize(form.features, form.scales, form.offset, *arrays, kept)
         return torch.from_numpy(kept)
 
     def _definite_by_library(self, subsets_MQ: Tensor) -> Tensor:

@@ -80,16 +80,16 @@ def finite(name: str, values: ArrayLike, shape: str) -> Array:
 
 
 def curves(
-    labels_name: str, num_labels: ArrayLike, name: str, values: ArrayLike, shape: str
+    num_labels: ArrayLike, name: str, values: ArrayLike, axes: str, of: str = "num"
 ) -> tuple[Array, Array]:
     """Return rising numbers of labels (T,), and what was measured there (..., T)."""
-    labels_T = finite(labels_name, num_labels, "(measurements,)")
+    labels_T = finite(f"{of}_labels", num_labels, "(measurements,)")
     if (np.diff(labels_T) <= 0).any() or labels_T[0] < 0 or (labels_T % 1).any():
         raise UsageError(
-            f"{labels_name} is {labels_T.tolist()}; give rising whole numbers from 0."
+            f"{of}_labels is {labels_T.tolist()}; give rising whole numbers from 0."
         )
-    array = finite(name, values, shape)
-    check_count(name, array.shape[-1], len(labels_T), f"entry of {labels_name}")
+    array = finite(name, values, axes)
+    check_count(name, array.shape[-1], len(labels_T), f"entry of {of}_labels")
     return labels_T, array
 
 
@@ -323,19 +323,14 @@ def label_gains(
         The gain of each query; Holm's correction is over these.
     """
     shape = "(seeds, measurements)"
-    labels_T, alone_ST = curves(
-        "num_labels", num_labels, "supervised", supervised, shape
-    )
-    _, all_ST = curves(
-        "num_labels", num_labels, "semi_supervised", semi_supervised, shape
-    )
+    labels_T, alone_ST = curves(num_labels, "supervised", supervised, shape)
+    _, all_ST = curves(num_labels, "semi_supervised", semi_supervised, shape)
     gains = {"supervised": np.diff(alone_ST), "semi-supervised": np.diff(all_ST)}
-    overlaps = {"semi-supervised": overlap}
     tests = [
         paired_tests(
             {name: array[:, step] for name, array in gains.items()},
             against="supervised",
-            overlaps=overlaps,
+            overlaps={"semi-supervised": overlap},
         )[0]
         for step in range(len(labels_T) - 1)
     ]
@@ -481,7 +476,7 @@ def penalty_checkpoints(
         UsageError: If no accuracy was measured at one of these numbers of labels.
     """
     name, axes = "random_accuracies", "(measurements,)"
-    labels_T, random_T = curves("num_labels", num_labels, name, random_accuracies, axes)
+    labels_T, random_T = curves(num_labels, name, random_accuracies, axes)
     counted = [0]
     step = labels_T[1] - labels_T[0] if len(labels_T) > 1 else np.inf
     while (wanted := labels_T[0] + step) <= labels_T[-1]:
@@ -518,12 +513,10 @@ def t_p_values(differences_ST: Array, excess: float = 1.0) -> Array:
 
     ``excess`` is how many times the variance of the mean is that of independent seeds.
     """
-    num_seeds, num_measured = differences_ST.shape
+    num_seeds = len(differences_ST)
     means_T = differences_ST.mean(axis=0)
     spread_T = differences_ST.std(axis=0, ddof=1)
-    sizes_T = np.divide(
-        means_T, spread_T, out=np.zeros(num_measured), where=spread_T > 0
-    )
+    sizes_T = means_T / np.where(spread_T > 0, spread_T, np.inf)
     t_T = sizes_T * np.sqrt(num_seeds / excess)
     p_T = 2 * stats.t.sf(np.abs(t_T), num_seeds - 1)
     return np.where(can_be_tested(differences_ST), p_T, np.nan)
