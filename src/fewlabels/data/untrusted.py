@@ -29,17 +29,11 @@ from fewlabels.files import open_regular
 MANIFEST_BYTES, MANIFEST_ROWS, MANIFEST_LINE = 2**28, 2**22, 2**20
 """Most bytes and rows of a table of files, and most characters of a line of it."""
 
-PUBLISHED_BYTES, PUBLISHED_ITEMS = 2**28, 2**20
-"""Most bytes and items of an official file of a data set."""
-
 ARRAY_BYTES = 2**40
 """Most bytes of a file of arrays or of a shard; they are read in parts."""
 
 UNPACKED_BYTES = 2**28
 """What may be unpacked from any file, however small."""
-
-TEXT_BYTES = 2**17
-"""Longest text in a table: as long as a cell of a CSV table may be."""
 
 TRAIN = "train"
 """The split whose items may be asked about."""

@@ -428,31 +428,28 @@ def list_images(
 
     What looks like an image and cannot be one comes by name and reason.
     """
-    folder, names, left = source, list[str](), list[UnreadableFile]()
-    kind, is_folder = source.suffix.lower(), source.is_dir()
+    left, is_file = list[UnreadableFile](), source.is_file()
     inside = [*source.glob("*.tar"), *source.glob("*.parquet")]
-    inside = inside if is_folder else [source] if source.is_file() else []
-    inside.sort(key=lambda path: natural_key(path.name))
+    inside = [source] if is_file else sorted(inside, key=lambda p: natural_key(p.name))
     tars = [path for path in inside if path.suffix.lower() == ".tar"]
-    tables = {
-        path: number
-        for path in inside
-        if not tars and path.suffix.lower() == ".parquet"
-        if (number := num_images(path)) is not None
-    }
-    if is_folder and not tars and not tables:
+    groups: list[tuple[str, Path, Sequence[Any]]]
+    groups = [("tar", path, _tar_entries(path, left)) for path in tars]
+    if not tars:
+        paths = [path for path in inside if path.suffix.lower() == ".parquet"]
+        tables = [(path, num_images(path)) for path in paths]
+        groups = [("parquet", p, range(n)) for p, n in tables if n is not None]
+    if not groups and source.is_dir():
         names, left = image_names(source)
-    elif kind in MANIFESTS and source.is_file() and not tables:
-        folder, names = source.parent, sorted(file_names(source), key=natural_key)
-    elif not tars and not tables:
+        groups = [("files", source, names)]
+    elif not groups and is_file and source.suffix.lower() in MANIFESTS:
+        names = sorted(file_names(source), key=natural_key)
+        groups = [("files", source.parent, names)]
+    elif not groups:
         known = ", ".join(sorted({*MANIFESTS, ".tar"}))
         raise DataError(
             f"There is nothing to embed at '{source}'. Give a folder of images, tar "
             f"files or Parquet tables, or a file that ends in {known}."
         )
-    groups: list[tuple[str, Path, Sequence[Any]]] = [("files", folder, names)]
-    groups += [("tar", path, _tar_entries(path, left)) for path in tars]
-    groups += [("parquet", path, range(number)) for path, number in tables.items()]
     portions = tuple(
         {"kind": k, "path": str(path.absolute()), "entries": list(some[i : i + size])}
         for k, path, some in groups
