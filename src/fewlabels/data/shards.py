@@ -28,9 +28,6 @@ from fewlabels.errors import DataError, StorageError, check_finite_rows
 from fewlabels.pool import MappedRows
 from fewlabels.progress import track
 
-_BESIDE = ".fewlabels"
-_TIMEOUT = 3600  # seconds, for another process that makes the same map
-
 
 @dataclass(frozen=True)
 class Shards:
@@ -73,7 +70,7 @@ class Shards:
         stats = [(path.name, path.stat()) for path in self.files]
         facts = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
         digest = files.digest_of(repr(facts).encode())
-        beside = self.folder / _BESIDE / f"{digest}.npy"
+        beside = self.folder / ".fewlabels" / f"{digest}.npy"
         if beside.exists() or os.access(self.folder, os.W_OK):
             return beside.absolute()
         place = files.digest_of(str(self.folder.absolute()).encode())
@@ -88,7 +85,7 @@ class Shards:
                 f"Another process has been copying the shards of '{self.folder}' for "
                 "an hour. Wait for it, or end it."
             )
-            with files.hold_lock(path.parent / "lock", in_use, timeout=_TIMEOUT):
+            with files.hold_lock(path.parent / "lock", in_use, timeout=3600):
                 if not path.exists():
                     self._copy(path)
         return MappedRows(np.load(path, mmap_mode="r"))

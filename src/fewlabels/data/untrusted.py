@@ -55,6 +55,7 @@ DAMAGE = (
 )
 """What Pillow, NumPy and zipfile raise while they read damaged bytes."""
 
+_UNREADABLE = (OSError, ValueError, EOFError, csv.Error, zlib.error)
 _PLAIN = "Save plain arrays of numbers and text."
 _HEADER_BYTES = 1024  # eight times that of a plain array; long ones take seconds
 _UNPACKED_RATIO = 32
@@ -70,9 +71,7 @@ def open_untrusted(
     path: Path,
     most_bytes: int,
     advice: str = "Save it again.",
-    damage: tuple[type[Exception], ...] = (
-        *(OSError, ValueError, EOFError, csv.Error, zlib.error),
-    ),
+    damage: tuple[type[Exception], ...] = _UNREADABLE,
 ) -> Iterator[BufferedReader]:
     """Open a file; errors while it is read become a :class:`DataError` that names it.
 
