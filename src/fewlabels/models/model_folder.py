@@ -193,7 +193,10 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
         with files.open_regular(path, 2**36) as file:
             digest = file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise DataError(f"There is no exported model in {folder}: {error}.") from error
+        raise DataError(
+            f"There is no exported model in '{folder}' ({error.strerror}: "
+            f"{Path(error.filename).name}); 'fewlabels export' writes one."
+        ) from error
     except ValueError as error:
         reason = faults(error) if isinstance(error, ValidationError) else error
         raise DataError(
