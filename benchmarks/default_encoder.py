@@ -1,10 +1,10 @@
 """Whether the default strategy leads with features of the default encoder, too.
 
 The study of practical budgets (benchmarks/practical.py) has features of
-The study of practical budgets (benchmarks/practical.py) has features of
 EfficientNet-Lite0; the default encoder is Lite2. Ten fresh pools each of CIFAR-10 and
 of CIFAR-100 in its 20 groups, the learner ``blend``, no label at first, 20, 20, 40, 40
 and 40 asked for: random labels and ``variance-reduction``, paired by pool.
+
 ``FEWLABELS_DATA=DIR python -m benchmarks.default_encoder`` does what the record lacks;
 about three quarters of a core-hour. Writes benchmarks/results/default_encoder.json and
 prints leads with 95 % intervals.

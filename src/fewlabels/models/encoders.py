@@ -72,8 +72,6 @@ _DOWNLOADED = (
     *(CONFIG, *PROCESSORS, "README.md", "model.safetensors"),
     *("model.safetensors.index.json", "model-*-of-*.safetensors"),
 )
-_MAX_CONFIG_BYTES = 2**24
-_MAX_CARD_BYTES = 2**16
 _CARD_LICENSE = re.compile(r"^license:\s*['\"]?([\w.+-]+)", re.MULTILINE)
 _PACKAGED = frozenset({"efficientnet-lite0", ENCODER})  # take images of every size
 _ONNX, _LOCAL, _ROWS = "onnx:", "local-dir:", "vectors:"
@@ -327,7 +325,7 @@ def describe(name: str) -> EncoderEntry:
         terms = str(config.get("pretrained_cfg", {}).get("license") or "")
         if not terms and card.is_file():
             with card.open("rb") as file:
-                head = file.read(_MAX_CARD_BYTES).decode("utf-8", "replace")
+                head = file.read(2**16).decode("utf-8", "replace")
             match = _CARD_LICENSE.search(head)
             terms = match[1] if match else ""
     return EncoderEntry(name=name, license=terms)
@@ -352,7 +350,7 @@ def read_config(path: Path) -> dict[str, Any]:
         return {}
     try:
         with path.open("rb") as file:
-            return dict(parse_json(file.read(_MAX_CONFIG_BYTES)))
+            return dict(parse_json(file.read(2**24)))
     except (ValueError, TypeError) as error:
         raise unusable_model(path, f"it is no JSON object: {error}") from error
 
