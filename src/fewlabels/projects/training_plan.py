@@ -239,12 +239,9 @@ def _plan_chosen(
     if "encoder" not in training.options(head.name):
         return TrainingPlan(trainer=head, shape=common_shape(files, size))
     given = head.options.get("encoder_options", {})
-    sized = encoders.options_for_side(
-        head.options.get("encoder", ENCODER),
-        given,
-        _side(new.quality, size),
-        is_asked=new.quality is not None,
-    )
+    encoder, side = head.options.get("encoder", ENCODER), _side(new.quality, size)
+    is_asked = new.quality is not None
+    sized = encoders.options_for_side(encoder, given, side, is_asked=is_asked)
     if sized != given:
         options = {**head.options, "encoder_options": sized}
         head = head.model_copy(update={"options": options})
