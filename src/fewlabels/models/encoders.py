@@ -39,19 +39,16 @@ class Encoder(Protocol):
     @property
     def name(self) -> str:
         """Identifies network, weights and preparation; part of the key of a cache."""
-        ...
 
     @property
     def feature_size(self) -> int:
         """Length of a row (F)."""
-        ...
 
     def embed(self, images: "Tensor") -> "Tensor":
         """Return rows (n, F), float32, of uint8 images (n, c, h, w).
 
         Evaluation mode, no gradients; a row depends on its image alone.
         """
-        ...
 
 
 ENCODER = "efficientnet-lite0"
@@ -194,10 +191,8 @@ def download(encoder: str) -> None:
             check_installed(f"The encoder '{encoder}'", "timm", install="timm")
         import huggingface_hub
 
-        place, facts = (
-            _source(encoder).removeprefix("hf-hub:"),
-            RECOMMENDED.get(encoder),
-        )
+        place = _source(encoder).removeprefix("hf-hub:")
+        facts = RECOMMENDED.get(encoder)
         wanted = [*(facts.files if facts and facts.files else _DOWNLOADED)]
         name, _, revision = place.partition("@")
         try:

@@ -147,9 +147,8 @@ def _explanation(context: Context) -> list[str]:
             f"{OTHER_SCALE}: the settings are meant for two CPU cores, so the numbers "
             "are not comparable with the paper's."
         )
-    total = count(len(context.cells), "run")
-    is_all = finished == len(context.cells)
-    done = f"All {total}" if is_all else f"{finished:,} of {total}"
+    total, num_all = count(len(context.cells), "run"), len(context.cells)
+    done = f"All {total}" if finished == num_all else f"{finished:,} of {total}"
     seeds = {len(case.seeds): None for case in context.conditions}
     shape = [
         count(len(experiment.strategies), "strategy", "strategies"),
@@ -170,11 +169,12 @@ def _outcome(context: Context) -> str:
         )
     pairs = sorted({comparison.test.num_pairs for comparison in tests})
     seeds = wording.span([*map(str, pairs[:-1]), count(pairs[-1], "paired seed")])
-    ends = [comparison for comparison in tests if comparison.measure == END]
-    measures = {comparison.measure_text for comparison in ends}
+    measures = {own.measure_text for own in tests if own.measure == END}
     where = measures.pop() if len(measures) == 1 else "at the end of any run"
-    clear = _clear(context, ends)
-    areas = _clear(context, [c for c in tests if c.measure == AREA])
+    clear, areas = (
+        _clear(context, [own for own in tests if own.measure == measure])
+        for measure in (END, AREA)
+    )
     over = f" By the area under the curve, {areas}." if areas else ""
     if not clear:
         return (
@@ -192,10 +192,8 @@ def _clear(context: Context, tests: Sequence[Comparison]) -> str:
         clear = [test for test in significant if sign * test.difference > 0]
         if clear:
             shares = sorted(abs(test.difference) for test in clear)
-            by, against = (
-                wording.span(map(wording.in_percent, shares)),
-                clear[0].against,
-            )
+            by = wording.span(map(wording.in_percent, shares))
+            against = clear[0].against
             names = [
                 f"{name} (under {times} of {total} conditions)" if total > 1 else name
                 for name, times in Counter(test.name for test in clear).items()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import cycle
 from math import isfinite, log10, nan
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -148,11 +149,10 @@ class Drawing:
 def hues(strategies: Sequence[str]) -> dict[str, int]:
     """Return a color for each strategy: random is grey and NPC blue, on every page."""
     fixed, given = {"random": 0, "npc": 1}, dict[str, int]()
-    num_others = 0
+    others = cycle(range(2, len(HUES)))
     for name in dict.fromkeys(strategies):
         hue = fixed.pop(name.partition(" (")[0], None)
-        given[name] = 2 + num_others % (len(HUES) - 2) if hue is None else hue
-        num_others += hue is None
+        given[name] = next(others) if hue is None else hue
     return given
 
 

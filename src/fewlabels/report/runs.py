@@ -12,16 +12,9 @@ from fewlabels.experiments.runs import RoundLine, RunFolder, has_ended
 from fewlabels.experiments.settings import RunSettings
 from fewlabels.names import AllowCode
 from fewlabels.pool import UNKNOWN, Pool
-from fewlabels.report import wording
+from fewlabels.report import pictures, wording
 from fewlabels.report.figures import Curve, Point, draw_curves, draw_spectra, hues
 from fewlabels.report.page import Block, Column, Entry, Page, Row, Section, Table
-from fewlabels.report.pictures import (
-    Gallery,
-    GalleryItem,
-    image_size,
-    pictures_of,
-    readable_name,
-)
 
 _MOST_IMAGES = 60
 _MOST_CLASSES = 24
@@ -81,7 +74,7 @@ def write_report(
             "Data": [wording.as_facts(data)],
             "Created with": [created],
         },
-        image_size=image_size(pool.images),
+        image_size=pictures.image_size(pool.images),
     )
     return page.write(path)
 
@@ -182,19 +175,24 @@ def _queries(
             heading = f"{line.num_labeled:,} → {after}"
             shown.append((heading, ", ".join(parts), answers))
     wanted = [name for *_, labels in shown for name in list(labels)[:_MOST_IMAGES]]
-    pictures, captions = pictures_of(pool, wanted), dict(enumerate(known)) | unlabeled
+    shown_as, captions = (
+        pictures.pictures_of(pool, wanted),
+        dict(enumerate(known)) | unlabeled,
+    )
     galleries = []
     for heading, detail, labels in shown:
         items = [
-            GalleryItem(
-                readable_name(name),
-                pictures.get(name),
+            pictures.GalleryItem(
+                pictures.readable_name(name),
+                shown_as.get(name),
                 captions.get(label, str(label)),
                 unlabeled.get(label, "labeled"),
             )
             for name, label in list(labels.items())[:_MOST_IMAGES]
         ]
-        galleries.append(Gallery(heading, detail, items, len(labels) - len(items)))
+        galleries.append(
+            pictures.Gallery(heading, detail, items, len(labels) - len(items))
+        )
     return [Block(galleries=galleries)] if galleries else ()
 
 
