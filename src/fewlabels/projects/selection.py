@@ -101,17 +101,16 @@ def new_round(
         known = (pool.ids[index] for index in indices)
         options["guesses"] = dict(zip(known, shares, strict=True))
     candidates = (pool.ids[index] for index in pool.candidates.tolist())
-    return project.store.add_round(
-        StoredRound(
-            step=step,
-            strategy=choice.name,
-            items=tuple(asked),
-            options=options,
-            seed=settings.seed,
-            model=None if model is None else model.name,
-            candidates_digest=candidates_digest(candidates),
-        )
+    new = StoredRound(
+        step=step,
+        strategy=choice.name,
+        items=tuple(asked),
+        options=options,
+        seed=settings.seed,
+        model=None if model is None else model.name,
+        candidates_digest=candidates_digest(candidates),
     )
+    return project.store.add_round(new)
 
 
 def _shares(classifier: Classifier, pool: Pool, indices: list[int]) -> torch.Tensor:
@@ -121,12 +120,8 @@ def _shares(classifier: Classifier, pool: Pool, indices: list[int]) -> torch.Ten
 
 def _first_open(snapshot: Snapshot) -> int:
     """Return the first round with an open image, of those that are handed out."""
-    still_open = {entry.item for entry in snapshot.open}
-    return next(
-        each.step
-        for each in snapshot.open_rounds
-        if any(entry.item in still_open for entry in each.items)
-    )
+    waiting, rounds = {entry.item for entry in snapshot.open}, snapshot.open_rounds
+    return next(r.step for r in rounds if waiting & {e.item for e in r.items})
 
 
 def _audit_slice(

@@ -239,12 +239,10 @@ def _plan_chosen(
     if "encoder" not in training.options(head.name):
         return TrainingPlan(trainer=head, shape=common_shape(files, size))
     options = {"encoder": ENCODER, **head.options}
-    given = options.get("encoder_options", {})
+    given, side = options.get("encoder_options", {}), _side(new.quality, size)
+    is_asked = new.quality is not None
     sized = encoders.options_for_side(
-        options["encoder"],
-        given,
-        _side(new.quality, size),
-        is_asked=new.quality is not None,
+        options["encoder"], given, side, is_asked=is_asked
     )
     if sized != given:
         options["encoder_options"] = sized
