@@ -70,14 +70,8 @@ def new_round(
     chooser = strategies.resolve(choice.name, choice.options)
     is_blind = model is None and isinstance(chooser, Random)
     pool, classifier = _prepare(project, snapshot, model, unaudited, is_blind=is_blind)
-    expected = pool
     unknown = [i for i in pending if snapshot.items[i].id not in snapshot.audit]
-    if unknown:
-        # The labels that the model expects: otherwise a strategy would ask about the
-        # same regions again before the answers are there.
-        labels = pool.labels.clone()
-        labels[unknown] = _shares(classifier, pool, unknown).argmax(dim=1).to(labels)
-        expected = replace(pool, labels=labels)
+    expected = _with_expected_labels(pool, classifier, unknown)
     draws, history = stream(settings.seed, "query", step), snapshot.history()
     query = chooser.select(classifier, expected, size, draws, history=history)
     check_query(query, expected, size)
@@ -111,6 +105,19 @@ def new_round(
         candidates_digest=candidates_digest(candidates),
     )
     return project.store.add_round(new)
+
+
+def _with_expected_labels(pool: Pool, classifier: Classifier, items: list[int]) -> Pool:
+    """Return the pool in which some items have the labels that the model expects.
+
+    Otherwise a strategy would ask about the same regions again before the answers are
+    there.
+    """
+    if not items:
+        return pool
+    labels = pool.labels.clone()
+    labels[items] = _shares(classifier, pool, items).argmax(dim=1).to(labels)
+    return replace(pool, labels=labels)
 
 
 def _shares(classifier: Classifier, pool: Pool, indices: list[int]) -> torch.Tensor:

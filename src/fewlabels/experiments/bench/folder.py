@@ -29,9 +29,9 @@ from fewlabels.experiments.bench.experiment import (
     Condition,
     Experiment,
     cell_of,
+    checked,
     noise_cells,
     plan,
-    with_identities,
 )
 from fewlabels.experiments.runs import (
     MEASURES,
@@ -442,8 +442,9 @@ def read_results(
     folder = BenchFolder.of(folder)
     if isinstance(experiment, Experiment):
         asked = folder.asked(experiment.name)
-        if asked is not None and asked.conditions[0].settings.made:
-            experiment = with_identities(experiment)
+        is_known = bool(experiment.conditions[0].settings.made)
+        if asked is not None and asked.conditions[0].settings.made and not is_known:
+            experiment = checked(experiment)
     else:
         known = folder.experiments()
         if experiment is None and len(known) != 1:
