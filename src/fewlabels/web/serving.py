@@ -23,7 +23,7 @@ from starlette.routing import Route
 from fewlabels.data.decode import decode_once
 from fewlabels.errors import DataError, UsageError
 from fewlabels.web.guard import Guard, Keys
-from fewlabels.web.server import LIMITS, check_reach, listening, served_names
+from fewlabels.web.server import LIMITS, check_reach, listening, run, served_names
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -168,4 +168,4 @@ def serve_model(
     with listening(host, port, folder) as listener:
         shown = f"[{host}]" if ":" in host else host
         on_ready(f"http://{shown}:{listener.getsockname()[1]}/predict", keys.token)
-        uvicorn.Server(uvicorn.Config(guard, **LIMITS)).run(sockets=[listener])
+        run(uvicorn.Server(uvicorn.Config(guard, **LIMITS)), listener)
