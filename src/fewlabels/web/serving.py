@@ -37,6 +37,8 @@ MOST_TOGETHER = 32
 _SIDES = 3
 
 Rows = Callable[["Tensor"], list[list[float]]]
+Waiting = tuple[NDArray[np.uint8], asyncio.Future[list[float]]]
+"""An image, and what its probabilities are handed to."""
 
 
 class Batches:
@@ -45,15 +47,11 @@ class Batches:
     def __init__(self, classify: Rows) -> None:
         """Take what gives probabilities for images, any number of them."""
         self._classify = classify
-        self._waiting: asyncio.Queue[
-            tuple[NDArray[np.uint8], asyncio.Future[list[float]]]
-        ]
-        self._waiting = asyncio.Queue()
+        self._waiting: asyncio.Queue[Waiting] = asyncio.Queue()
 
     async def of(self, image: NDArray[np.uint8]) -> list[float]:
         """Return the probabilities of an image, shape (c, h, w)."""
-        answer: asyncio.Future[list[float]]
-        answer = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[list[float]] = asyncio.Future()
         await self._waiting.put((image, answer))
         return await answer
 

@@ -136,7 +136,10 @@ class Session:
             names = [action.name or ""]
             return {"classes": self.project.add_classes(names, uuid=action.uuid)}
         if action.verb == "undo":
-            return self._undo(action)
+            who: Facts = {"annotator": action.annotator, "token": action.tab}
+            done = self.project.undo(target=action.target, uuid=action.uuid, **who)
+            shown = self._shown([str(done.item)])  # it is leased to the tab
+            return {"saved": done.sequence, "item": shown[0] if shown else None}
         return {"saved": self._answer(action).sequence}
 
     def import_labels(self, wish: messages.Import, content: bytes) -> Facts:
@@ -225,13 +228,6 @@ class Session:
         if action.name is None:
             raise UsageError("A label needs the name of a class.")
         return project.label(item, action.name, lead_time=action.lead_time, **who)
-
-    def _undo(self, action: messages.Action) -> Facts:
-        """Undo an answer, and lease its image to the tab that did so."""
-        who: Facts = {"annotator": action.annotator, "uuid": action.uuid}
-        done = self.project.undo(target=action.target, token=action.tab, **who)
-        shown = self._shown([str(done.item)])
-        return {"saved": done.sequence, "item": shown[0] if shown else None}
 
     def _shown(self, items: list[str]) -> list[Facts]:
         """Return what the page shows with each image."""
@@ -345,13 +341,21 @@ class Session:
         for verdict in labels:
             classes[verdict.annotator][verdict.item] = names[verdict.class_number or 0]
         kinds = Counter((verdict.annotator, verdict.kind) for verdict in given)
-        kappas = agreement(labels)
         votes = consensus(labels, self.project.settings.overlap)
         apart = sorted(vote.item for vote in votes if vote.is_disputed)
+        shown = apart[:MOST_DISPUTED]
         times: dict[str, list[float]] = {name: [] for name in people}
         for stored in self.project.store.events(kinds={Kind.LABEL}):
             if stored.annotator in times and "lead_time" in stored.payload:
                 times[stored.annotator].append(stored.payload["lead_time"])
+
+        def answers(item: str) -> list[Facts]:
+            return [
+                {"annotator": name, "label": classes[name][item]}
+                for name in people
+                if item in classes[name]
+            ]
+
         return {
             "people": [
                 {
@@ -371,22 +375,11 @@ class Session:
                     "same": len(classes[first].items() & classes[other].items()),
                     "kappa": kappa,
                 }
-                for (first, other), kappa in sorted(kappas.cohen.items())
+                for (first, other), kappa in sorted(agreement(labels).cohen.items())
             ],
-            "kappa": kappas.fleiss,
             "num_apart": len(apart),
             "apart": self.tiles(
-                [
-                    {
-                        "item": item,
-                        "answers": [
-                            {"annotator": name, "label": classes[name][item]}
-                            for name in people
-                            if item in classes[name]
-                        ],
-                    }
-                    for item in apart[:MOST_DISPUTED]
-                ]
+                [{"item": item, "answers": answers(item)} for item in shown]
             ),
         }
 
@@ -421,18 +414,9 @@ def class_measures(status: Status, retired: Collection[str]) -> list[Facts]:
 
 def repeated_labels(store: Store) -> AuditedAccuracy:
     """Return how many confirmed labels were the same when they were given again."""
-    repeats = [
-        stored
-        for stored in store.events(kinds={Kind.RELABEL})
-        if REPEATED in stored.payload
-    ]
-    items = [str(event.item) for event in repeats]
-    held = {verdict.uuid for verdict in store.verdicts(items=items)}
-    same = [
-        event.class_number == event.payload[REPEATED]
-        for event in repeats
-        if event.uuid in held
-    ]
+    repeats = [e for e in store.events(kinds={Kind.RELABEL}) if REPEATED in e.payload]
+    held = {v.uuid for v in store.verdicts(items=[str(e.item) for e in repeats])}
+    same = [e.class_number == e.payload[REPEATED] for e in repeats if e.uuid in held]
     return accuracy_interval(sum(same), len(same))
 
 
