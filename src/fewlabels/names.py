@@ -198,6 +198,12 @@ def import_object(kind: str, path: str) -> Any:
     if not is_import_path(path):
         raise UsageError(f"The {kind} '{path}' is not of the form package.module:Name.")
     name, _, attribute = path.partition(":")
+    if name == "__main__":
+        raise UsageError(
+            f"The {kind} '{path}' is in the script or notebook itself, where no other "
+            "process finds it. Write it into a file my_module.py and give "
+            f"'my_module:{attribute}'."
+        )
     is_added = "" not in sys.path
     if is_added:
         sys.path.append("")
@@ -219,7 +225,7 @@ def _described(error: BaseException) -> str:
     """Return an error's type and text on one line."""
     text = " ".join(str(error).split()).rstrip(".")
     if isinstance(error, ModuleNotFoundError):
-        return text
+        return f"{text}; start in the folder of its file, or install it"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -15,6 +15,7 @@ from pydantic import (
     ConfigDict,
     SerializerFunctionWrapHandler,
     ValidationError,
+    field_validator,
     model_serializer,
     model_validator,
 )
@@ -38,6 +39,10 @@ from fewlabels.names import (
 )
 
 _LIKE = "Give a YAML file with one 'name: value' per line."
+_BY_NAME = (
+    "processes import what they run, so give a name, or an import path such as "
+    "'my_module:Name', instead of an object"
+)
 _MOST_THREADS = 1024
 _MOST_BYTES = 2**20
 _MOST_VALUES = 100_000
@@ -98,11 +103,22 @@ class Choice(FrozenModel):
         """Accept a bare name, or the options beside the name."""
         if isinstance(given, str):
             return {"name": given}
+        if not isinstance(given, dict | Choice):
+            raise UsageError(_BY_NAME)
         if isinstance(given, dict) and "options" not in given:
             options = dict(given)
             named = {"name": options.pop("name")} if "name" in given else {}
             return named | {"options": options}
         return given
+
+    @field_validator("options")
+    @classmethod
+    def _can_be_written(cls, options: dict[str, Any]) -> dict[str, Any]:
+        try:
+            json.dumps(options)
+        except TypeError as error:
+            raise UsageError(_BY_NAME) from error
+        return options
 
     @model_serializer(mode="wrap")
     def _as_given(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:

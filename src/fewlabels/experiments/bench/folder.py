@@ -55,8 +55,8 @@ from fewlabels.names import check_installed
 _LOCK = ".fewlabels-lock"
 _TIMEOUT = 30.0  # seconds
 _COLUMNS = (
-    *("condition", "strategy", "seed", "round", "labels"),
-    *(*MEASURES, "asked", "train_seconds", "query_seconds"),
+    *("condition", "strategy", "seed", "round", "num_labeled"),
+    *(*MEASURES, "num_asked", "train_seconds", "query_seconds"),
 )
 _DESCRIPTION = {"kind": "fewlabels bench", "schema_version": 1}
 
@@ -399,7 +399,7 @@ class Results:
                     row: dict[str, Any] = {"condition": name}
                     row |= {"strategy": s.strategy.label}
                     row |= {"seed": s.seed, "round": line.step}
-                    row |= {"labels": line.num_labeled, "asked": len(line.ids)}
+                    row |= {"num_labeled": line.num_labeled, "num_asked": len(line.ids)}
                     row |= {measure: getattr(line, measure) for measure in MEASURES}
                     time = times.get(line.step, {})
                     rows.append({key: (time | row).get(key) for key in _COLUMNS})

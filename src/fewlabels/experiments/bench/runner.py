@@ -58,6 +58,9 @@ class Ended:
     error: str | None = None
     """What went wrong; None if it is finished."""
 
+    def __str__(self) -> str:
+        return f"{self.cell.label}: {self.error or 'finished'}"
+
 
 @dataclass(frozen=True)
 class Verification:
