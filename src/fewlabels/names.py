@@ -199,11 +199,8 @@ def import_object(kind: str, path: str) -> Any:
         raise UsageError(f"The {kind} '{path}' is not of the form package.module:Name.")
     name, _, attribute = path.partition(":")
     if name == "__main__":
-        raise UsageError(
-            f"The {kind} '{path}' is in the script or notebook itself, where no other "
-            "process finds it. Write it into a file my_module.py and give "
-            f"'my_module:{attribute}'."
-        )
+        fix = f"write it into a file my_module.py and give 'my_module:{attribute}'"
+        raise UsageError(f"No other process finds the {kind} '{path}'; {fix}.")
     is_added = "" not in sys.path
     if is_added:
         sys.path.append("")

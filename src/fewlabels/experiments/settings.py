@@ -15,7 +15,6 @@ from pydantic import (
     ConfigDict,
     SerializerFunctionWrapHandler,
     ValidationError,
-    field_validator,
     model_serializer,
     model_validator,
 )
@@ -39,10 +38,6 @@ from fewlabels.names import (
 )
 
 _LIKE = "Give a YAML file with one 'name: value' per line."
-_BY_NAME = (
-    "processes import what they run, so give a name, or an import path such as "
-    "'my_module:Name', instead of an object"
-)
 _MOST_THREADS = 1024
 _MOST_BYTES = 2**20
 _MOST_VALUES = 100_000
@@ -101,30 +96,27 @@ class Choice(FrozenModel):
     @classmethod
     def _from_name(cls, given: Any) -> Any:
         """Accept a bare name, or the options beside the name."""
+        json.dumps(given, default=_refuse_object)
         if isinstance(given, str):
             return {"name": given}
-        if not isinstance(given, dict | Choice):
-            raise UsageError(_BY_NAME)
         if isinstance(given, dict) and "options" not in given:
             options = dict(given)
             named = {"name": options.pop("name")} if "name" in given else {}
             return named | {"options": options}
         return given
 
-    @field_validator("options")
-    @classmethod
-    def _can_be_written(cls, options: dict[str, Any]) -> dict[str, Any]:
-        try:
-            json.dumps(options)
-        except TypeError as error:
-            raise UsageError(_BY_NAME) from error
-        return options
-
     @model_serializer(mode="wrap")
     def _as_given(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Write the identity only where it is known."""
         written: dict[str, Any] = dump(self)
         return {key: written[key] for key in written if key != "made" or self.made}
+
+
+def _refuse_object(value: object) -> None:
+    """Raise for what no other process could import, in the course of ``json.dumps``."""
+    if not isinstance(value, BaseModel):
+        path = "a name, or an import path such as 'my_module:Name'"
+        raise UsageError(f"other processes run it, so give {path}, and no object")
 
 
 class DataOptions(FrozenModel):

@@ -396,13 +396,11 @@ class Results:
                 times = {timing["step"]: timing for timing in result.timings}
                 s, name = result.cell.settings, each.condition.name
                 for line in result.lines:
-                    row: dict[str, Any] = {"condition": name}
-                    row |= {"strategy": s.strategy.label}
+                    row = times.get(line.step, {}) | vars(line)
+                    row |= {"condition": name, "strategy": s.strategy.label}
                     row |= {"seed": s.seed, "round": line.step}
-                    row |= {"num_labeled": line.num_labeled, "num_asked": len(line.ids)}
-                    row |= {measure: getattr(line, measure) for measure in MEASURES}
-                    time = times.get(line.step, {})
-                    rows.append({key: (time | row).get(key) for key in _COLUMNS})
+                    row |= {"num_asked": len(line.ids)}
+                    rows.append({key: row.get(key) for key in _COLUMNS})
         return rows
 
     def to_frame(self) -> Any:

@@ -119,10 +119,7 @@ def run(
 
 
 def run_cells(
-    cells: Sequence[Cell],
-    folder: BenchFolder,
-    executor: Executor,
-    **extras: bool,
+    cells: Sequence[Cell], folder: BenchFolder, executor: Executor, **extras: bool
 ) -> Iterator[Ended]:
     """Do runs side by side; see :func:`run`.
 
