@@ -34,7 +34,7 @@ from matplotlib.figure import Figure
 from scipy.sparse.linalg import lobpcg
 from torch import Tensor
 
-from fewlabels.gram import LastLayerKernel, last_layer_kernel
+from fewlabels.gram import LinearKernel, last_layer_kernel
 from fewlabels.rng import fork, stream
 from fewlabels.search import SearchResult, maximize_smallest_eigenvalue, uniform_subsets
 
@@ -54,14 +54,14 @@ def features(num_items: int, seed: int) -> Tensor:
     return (means[classes] + 0.7 * noise).clamp_min(0)
 
 
-def problem(seed: int) -> tuple[LastLayerKernel, Tensor, Tensor]:
+def problem(seed: int) -> tuple[LinearKernel, Tensor, Tensor]:
     """Return kernel, labeled items and candidates."""
     kernel = last_layer_kernel(features(NUM_ITEMS, seed), num_classes=10)
     order = torch.randperm(NUM_ITEMS, generator=stream(seed, "labeled"))
     return kernel, order[:NUM_LABELED], order[NUM_LABELED:].sort().values
 
 
-def joined_grams(kernel: LastLayerKernel, labeled: Tensor, subsets: Tensor) -> Tensor:
+def joined_grams(kernel: LinearKernel, labeled: Tensor, subsets: Tensor) -> Tensor:
     """Gram matrices of labeled and drawn items, the labeled part computed once."""
     gram_LL = kernel.block(labeled, labeled)
     gram_MQQ = kernel.block(subsets, subsets)
@@ -70,7 +70,7 @@ def joined_grams(kernel: LastLayerKernel, labeled: Tensor, subsets: Tensor) -> T
     return torch.cat([upper, torch.cat([gram_MLQ.mT, gram_MQQ], dim=-1)], dim=-2)
 
 
-def batched_eigvalsh(kernel: LastLayerKernel, labeled: Tensor, draws: Tensor) -> Tensor:
+def batched_eigvalsh(kernel: LinearKernel, labeled: Tensor, draws: Tensor) -> Tensor:
     """Smallest eigenvalue of every draw by torch.linalg.eigvalsh, by the thousand."""
     values = [
         torch.linalg.eigvalsh(joined_grams(kernel, labeled, part))[:, 0]
@@ -79,7 +79,7 @@ def batched_eigvalsh(kernel: LastLayerKernel, labeled: Tensor, draws: Tensor) ->
     return torch.cat(values)
 
 
-def scipy_lobpcg(kernel: LastLayerKernel, labeled: Tensor, draws: Tensor) -> Tensor:
+def scipy_lobpcg(kernel: LinearKernel, labeled: Tensor, draws: Tensor) -> Tensor:
     """Smallest eigenvalue of every draw by SciPy: one vector, tol 1e-6, 200 turns."""
     start = torch.randn(NUM_LABELED + SIZE, 1, generator=stream(0, "lobpcg")).numpy()
     values = []

@@ -2,9 +2,8 @@
 
 ``python -m benchmarks.study_report`` writes each part between its marks in README.md,
 docs/study.md, docs/study-tables.md, docs/learners.md, docs/experiments.md and
-docs/theory.md, writes
-tables that are too long for a page to docs/tables, and draws the pictures; ``--check``
-only compares.
+docs/theory.md, writes tables that are too long for a page to docs/tables, and draws
+the pictures; ``--check`` only compares.
 """
 
 import argparse
@@ -39,6 +38,7 @@ PAGES = (
 )
 TABLES = DOCS / "tables"
 LONG = {
+    "practical saved": "practical-labels-saved-by-default",
     "practical saved by all": "practical-labels-saved",
     "practical accuracy confirmed": "practical-accuracy-confirmed",
     "practical accuracy screened": "practical-accuracy-screened",
@@ -46,7 +46,10 @@ LONG = {
     "practical with linear": "practical-accuracy-linear",
     "blend accuracy": "blend-accuracy",
     "blend calibration": "blend-calibration",
+    "practical screening": "practical-screening",
     "screen": "few-labels-screened",
+    "confirm": "few-labels-confirmed",
+    "npc": "few-labels-npc",
     "confirm by data": "few-labels-by-data",
     "win apart": "few-labels-outward-cifar100",
     "even": "few-labels-outward-without-doubt",
@@ -56,6 +59,11 @@ LONG = {
     "npc apart": "few-labels-npc-cifar100",
     "one or several": "few-labels-one-or-several-queries",
     "beside": "few-labels-worst-pool-and-seconds",
+    "twins 1": "twins-table-1",
+    "convergence": "theory-convergence",
+    "draws": "theory-draws",
+    "predicted errors": "theory-predicted-errors",
+    "predicted lowered": "theory-predicted-errors-of-npc",
     **{
         f"learners on {source.name.replace('-', ' ')}": f"learners-{source.name}"
         for source in learner_tables.SOURCES

@@ -207,22 +207,23 @@ def import_object(kind: str, path: str) -> Any:
     try:
         module = import_module(name)
     except (Exception, SystemExit) as error:
-        message = f"The {kind} '{path}' could not be imported: {_described(error)}."
-        raise UsageError(message) from error
+        raise UsageError(
+            f"The {kind} '{path}' could not be imported: {_described(error)}. Correct "
+            "the name or the module, install it, or run this in the folder it is in."
+        ) from error
     finally:
         if is_added and "" in sys.path:
             sys.path.remove("")
-    try:
-        return getattr(module, attribute)
-    except AttributeError as error:
-        raise UsageError(f"The module '{name}' has no '{attribute}'.") from error
+    if not hasattr(module, attribute):
+        raise UsageError(f"The module '{name}' has no '{attribute}'.")
+    return getattr(module, attribute)
 
 
 def _described(error: BaseException) -> str:
     """Return an error's type and text on one line."""
     text = " ".join(str(error).split()).rstrip(".")
     if isinstance(error, ModuleNotFoundError):
-        return f"{text}; start in the folder of its file, or install it"
+        return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -372,9 +373,8 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(value[name]) for name in value}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if value is None or isinstance(value, str | int):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
+    is_finite = isinstance(value, float) and math.isfinite(value)
+    if value is None or is_finite or isinstance(value, str | int):
         return value
     # An object without a repr of its own is named by its place in memory.
     return _ADDRESS.sub("", repr(value))

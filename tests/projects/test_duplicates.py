@@ -15,7 +15,7 @@ from fewlabels.projects.image_index import (
     fingerprint_file,
     representatives,
     scan,
-    unpack,
+    stacked,
 )
 
 PHOTOS = [Image.fromarray(image) for image in load_sample_images().images]
@@ -136,7 +136,7 @@ def taken(folder, thumbnails):
 def slow_representatives(fingerprints):
     """The definition: the first free picture takes all free ones that agree with it."""
     digests = sorted(fingerprints)
-    lightness, color, shape = unpack(fingerprints[one] for one in digests)
+    lightness, color, shape = stacked(fingerprints[one] for one in digests)
     light, hue = lightness.astype(float), color.astype(float)
 
     def same(a, b):

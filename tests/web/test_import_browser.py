@@ -1,5 +1,7 @@
 """A file with labels, dropped on the page in Chromium or chosen with a button."""
 
+import re
+
 import pytest
 from benchmarks import page
 from benchmarks.page import Server
@@ -22,6 +24,51 @@ DROP = """([name, text]) => {
   const event = new DragEvent("drop", { dataTransfer: given, bubbles: true });
   document.body.dispatchEvent(event);
 }"""
+
+
+def waits(person, held, words):
+    """Check that the page says what it does until the server answers."""
+    shown = person.page.locator("#toasts [role=status]")
+    shown.get_by_text(words).wait_for()
+    while not held:
+        person.page.wait_for_timeout(50)
+    person.page.wait_for_timeout(1200)
+    assert shown.inner_text().startswith(words)
+    silent = shown.locator("[aria-hidden]")  # nobody wants to hear each second
+    assert re.fullmatch(r"\s*[1-9]\d* s", silent.text_content())
+    assert person.page.locator("dialog[open]").count() == 0
+    assert findings(person.page) == {}
+    held.pop().continue_()
+    shown.wait_for(state="detached")
+
+
+def test_the_page_says_what_it_does_until_the_preview_is_there(tmp_path):
+    target = digits(tmp_path / "digits", range(60))
+    options = ("--classes", NAMES, "--budget", "20", "--audit", "5")
+    options += ("--trainer", "frozen-linear", "--encoder", "pixels")
+    names = NAMES.split(",")
+    rows = [f"{number:04d}.png,{names[target[number]]}" for number in range(60)]
+    file = tmp_path / "labels.csv"
+    file.write_text("\n".join(["image,class", *rows]))
+    with page.chromium() as browser:
+        server = Server(tmp_path / "digits", *options)
+        try:
+            person, held = Person(browser, server.address, target), []
+
+            def hold(route):
+                held.append(route)
+
+            person.page.route("**/api/import?*", hold)
+            person.page.set_input_files("#import-file", file)
+            waits(
+                person, held, "Reading labels.csv: comparing its rows with the images"
+            )
+            person.page.click("dialog >> text=Import 55 labels")
+            waits(person, held, "Importing 55 labels")
+            person.waits_for("#toasts >> text=55 labels imported.")
+            assert person.errors == []
+        finally:
+            server.stop()
 
 
 def test_a_file_is_chosen_or_dropped_and_taken_back(tmp_path):

@@ -21,7 +21,7 @@ from fewlabels.errors import UsageError
 from fewlabels.models.model_folder import LoadedModel, save_model
 from fewlabels.projects import predict
 from fewlabels.web.guard import Guard, Keys
-from fewlabels.web.serving import MOST_IMAGE_BYTES, Batches, make_app, serve_model
+from fewlabels.web.serving import MOST_IMAGE_BYTES, Batches, model_app, serve_model
 
 TOKEN = "a token of enough letters"
 SIGNED = {"Authorization": f"Bearer {TOKEN}"}
@@ -39,7 +39,7 @@ def png(number, size=(20, 14)):
 def client():
     model = LoadedModel(from_scratch(), CLASSES, SHAPE)
     guard = Guard(
-        make_app(model), Keys(TOKEN, b"k" * 32), most_program_bytes=MOST_IMAGE_BYTES
+        model_app(model), Keys(TOKEN, b"k" * 32), most_program_bytes=MOST_IMAGE_BYTES
     )
     with TestClient(guard, "http://127.0.0.1", headers=SIGNED) as client:
         yield client
@@ -133,7 +133,7 @@ def test_other_machines_need_a_token_and_rows_are_no_images(tmp_path):
     with pytest.raises(UsageError, match="Other machines reach"):
         serve_model(tmp_path, host="0.0.0.0", on_ready=print)
     with pytest.raises(UsageError, match="takes rows, not images"):
-        make_app(LoadedModel(from_scratch(), CLASSES, (5,)))
+        model_app(LoadedModel(from_scratch(), CLASSES, (5,)))
 
 
 def test_the_command_serves_until_it_is_stopped(tmp_path):

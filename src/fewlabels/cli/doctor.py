@@ -39,15 +39,9 @@ def doctor(*, terminal: Json) -> None:
     }
     extras = dict(_missing())
     encoders = {entry.name: entry.note or "here" for entry in available()}
-    folders = {folder: _state(folder) for folder in places()}
-    terminal.json(
-        {
-            **machine,
-            "missing": extras,
-            "encoders": encoders,
-            "folders": {str(folder): state for folder, state in folders.items()},
-        }
-    )
+    folders = {str(folder): _state(folder) for folder in places()}
+    listed = {"missing": extras, "encoders": encoders}
+    terminal.json({**machine, **listed, "folders": folders})
     _print(terminal, "", machine)
     drawn = table("extra", "for", "state")
     for name, missing in extras.items():

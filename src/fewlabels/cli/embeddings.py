@@ -133,6 +133,11 @@ def select(
             raise UsageError(
                 f"'{source}' is a file: leave --labels, --engine, --processes out."
             )
+        if not source.exists():
+            raise DataError(
+                f"'{source}' does not exist; give an .npz file that has 'features', or "
+                "a folder of shards."
+            )
         arrays = read_npz(source)
         for name in arrays:
             check_known(f"array of '{source.name}'", name, _Array)

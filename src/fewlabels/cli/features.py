@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from fewlabels.cli.options import (
-    Download,
-    Json,
-    QuietOrJson,
-    documented,
-    group,
-    local_encoder,
-)
+from fewlabels.cli import options
+from fewlabels.cli.options import Json, documented
 from fewlabels.cli.terminal import Terminal, table
 from fewlabels.errors import UsageError, check_range
 from fewlabels.models.catalog import RECOMMENDED
@@ -26,14 +20,14 @@ if TYPE_CHECKING:
 
 Folder = Annotated[Path | None, Argument(help="Cache folder. [default: the user's]")]
 _GB = 10**9
-cache = group("List, measure and prune cached image features.")
+cache = options.group("List, measure and prune cached image features.")
 
 
 def encoders(
     names: list[str] | None = None,
     *,
-    download: Download = False,
-    terminal: QuietOrJson,
+    download: options.Download = False,
+    terminal: options.QuietOrJson,
 ) -> None:
     """List the encoders on this machine with their licenses, and how to name others.
 
@@ -42,7 +36,7 @@ def encoders(
             here]
     """
     for name in names or ():
-        local_encoder(name, download=download)
+        options.local_encoder(name, download=download)
     shown = [describe(name) for name in names] if names else available()
     drawn = table("encoder", "license")
     for encoder in shown:
@@ -59,10 +53,8 @@ def encoders(
             if name not in here:
                 terminal.json({"name": name, "is_here": False, **facts._asdict()})
                 numbers = (str(facts.megabytes), str(facts.side))
-                about = facts.good_for + "; real weights not tested" * (
-                    not facts.is_tried
-                )
-                drawn.add_row(name, facts.license, *numbers, about)
+                doubt = "" if facts.is_tried else "; real weights not tested"
+                drawn.add_row(name, facts.license, *numbers, facts.good_for + doubt)
         terminal.result(drawn)
         terminal.result("'fewlabels encoders NAME --download' fetches one of them.")
         terminal.result("Any other is named by where it is:")

@@ -60,9 +60,6 @@ MID_GREY = 127
 _NUM_WEAK, _NUM_SMOOTH, _NUM_EACH, _NUM_CUTOUT = 3, 11, 4, 3
 """Numbers drawn for an image: for a weak view (shift down, shift right, flip), a smooth
 strong view, an operation of RandAugment, and Cutout."""
-_WHITE, _BYTE_MIDDLE = 255, 127.5
-_IDENTITY = OPERATIONS.index("identity")
-
 
 _MAP_ENTRIES = {
     "shear-x": (0, 1),
@@ -74,15 +71,7 @@ _MAP_ENTRIES = {
 MOTIONS = ("rotate", *_MAP_ENTRIES)
 """Operations that move pixels. They go either way: a sign says which."""
 
-_MOST = 10
-_OFFICIAL_SIDE = 32
-_FRACTION_BITS = 16
-_NUM_BYTES = 256
-_RED_GREEN_BLUE = 3
-# Rec. 601 luma in 1/65536, and the kernel of Pillow's SMOOTH, which sums to 13. All
-# sums below are whole numbers under 2**24, which float32 holds exactly.
-_LUMA = (19595.0, 38470.0, 7471.0)
-_MORE_CENTER, _KERNEL_SUM = 4, 13
+_WHITE = 255
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +162,7 @@ class RandAugment(Settings):
 Strong = RandAugment | StrongAugment
 """Everything that :func:`fewlabels.data.augment.strong` takes as settings."""
 
-_PRESETS: dict[str, Strong] = {
+PRESETS: dict[str, Strong] = {
     # google-research/fixmatch, the variant with RandAugment, on CIFAR.
     "official": RandAugment(flip=True),
     # Table 12 of the paper, with continuous strengths.
@@ -193,11 +182,7 @@ _PRESETS: dict[str, Strong] = {
     ),
     "small-grey": StrongAugment(),
 }
-
-
-def preset_names() -> tuple[str, ...]:
-    """Return the names of the presets."""
-    return tuple(_PRESETS)
+"""Settings of strong views by name."""
 
 
 def preset(name: str) -> Strong:
@@ -211,7 +196,7 @@ def preset(name: str) -> Strong:
         3
 
     Args:
-        name: One of :func:`preset_names`.
+        name: One of :data:`PRESETS`.
 
     Returns:
         The settings.
@@ -219,9 +204,9 @@ def preset(name: str) -> Strong:
     Raises:
         UnknownNameError: If there is no such preset.
     """
-    if name not in _PRESETS:
-        raise UnknownNameError("preset of strong views", name, _PRESETS)
-    return _PRESETS[name]
+    if name not in PRESETS:
+        raise UnknownNameError("preset of strong views", name, PRESETS)
+    return PRESETS[name]
 
 
 def weak(images: Tensor, generator: Generator, settings: WeakAugment) -> Tensor:
@@ -264,9 +249,9 @@ def strong(images: Tensor, generator: Generator, settings: Strong) -> Tensor:
     draws = torch.rand(size, generator=generator, dtype=torch.float64)
     if is_bytes:
         return view(images, draws, settings)
-    rounded = ((images.float() + 1) * _BYTE_MIDDLE).round_().clamp_(0, _WHITE)
+    rounded = ((images.float() + 1) * 127.5).round_().clamp_(0, _WHITE)
     views = view(rounded.to(torch.uint8), draws, settings)
-    return views.to(images.dtype).div_(_BYTE_MIDDLE).sub_(1)
+    return views.to(images.dtype).div_(127.5).sub_(1)
 
 
 def num_draws(settings: WeakAugment | Strong) -> int:
@@ -322,13 +307,13 @@ def read_draws(uniform: Tensor, settings: RandAugment) -> DrawnOperations:
     codes = [OPERATIONS.index(name) for name in settings.operations]
     pool = torch.tensor(codes, dtype=torch.int64)
     operations = pool[(which * len(pool)).long()]
+    operations[whether >= settings.probability] = OPERATIONS.index("identity")
     is_whole = settings.levels == "whole"
-    levels = (how_much * 9).floor() + 1 if is_whole else how_much * 10
     sides = cutout[2] if settings.varies_cutout else torch.ones_like(cutout[2])
     return DrawnOperations(
         weak=weak,
-        operations=operations.masked_fill(whether >= settings.probability, _IDENTITY),
-        levels=levels,
+        operations=operations,
+        levels=(how_much * 9).floor() + 1 if is_whole else how_much * 10,
         signs=1 - 2 * (sign < 1 / 2).double(),
         centers=cutout[:2],
         sides=sides * settings.cutout,
@@ -347,14 +332,11 @@ def apply_draws(
     if settings.empty == "grey":
         views = _either(is_full, views, torch.tensor(MID_GREY, dtype=torch.uint8))
     num_channels, *sides = images.shape[1:]
-    is_covered = cutout_mask(
-        draws.centers, draws.sides, *sides, as_usb=settings.varies_cutout
-    )
-    given = settings.cutout_fill
-    fill: tuple[int, ...] = (given,) if isinstance(given, int) else given
-    if len(fill) != num_channels:
-        fill = (round(sum(fill) / len(fill)),)
-    color = torch.tensor(fill, dtype=torch.uint8)[:, None, None]
+    as_usb, fill = settings.varies_cutout, settings.cutout_fill
+    is_covered = cutout_mask(draws.centers, draws.sides, *sides, as_usb=as_usb)
+    if isinstance(fill, tuple) and len(fill) != num_channels:
+        fill = round(sum(fill) / len(fill))
+    color = torch.tensor(fill, dtype=torch.uint8).view(-1, 1, 1)
     return _either(is_covered.to(torch.uint8) * _WHITE, color, views)
 
 
@@ -443,7 +425,7 @@ def smooth_view(images: Tensor, draws: Tensor, settings: StrongAugment) -> Tenso
         New images of the same shape and type.
     """
     is_bytes = images.dtype == torch.uint8
-    values = images.float() / _BYTE_MIDDLE - 1 if is_bytes else images
+    values = images.float() / 127.5 - 1 if is_bytes else images
     height, width = images.shape[2:]
     signed = draws * 2 - 1
     # Rotate, shear, scale and shift by one bilinear resampling.
@@ -474,7 +456,7 @@ def smooth_view(images: Tensor, draws: Tensor, settings: StrongAugment) -> Tenso
     sides = torch.full((len(images),), settings.cutout, dtype=torch.float64)
     values = values.masked_fill(cutout_mask(draws[9:], sides, height, width), 0)
     if is_bytes:
-        return ((values + 1) * _BYTE_MIDDLE).round_().to(torch.uint8)
+        return ((values + 1) * 127.5).round_().to(torch.uint8)
     return values
 
 
@@ -502,23 +484,23 @@ def argument(
     is_official = ranges == "official"
     taken = levels * signs if operation in MOTIONS else levels
     if operation == "rotate":
-        taken = taken * 30 / _MOST
+        taken = taken * 30 / 10
     elif operation in {"shear-x", "shear-y"}:
-        taken = taken * 0.3 / _MOST
+        taken = taken * 0.3 / 10
     elif operation in {"translate-x", "translate-y"}:
         side = sides[1] if operation == "translate-x" else sides[0]
         if is_official:  # as many pixels as the strength on images of 32
-            taken = (taken * side / _OFFICIAL_SIDE).trunc()
+            taken = (taken * side / 32).trunc()
         else:  # up to 0.3 of the side; the nearest pixel, halves upward, as in Pillow
-            taken = (taken * 0.3 / _MOST * side + 0.5).floor()
+            taken = (taken * 0.3 / 10 * side + 0.5).floor()
     elif operation == "solarize":
-        taken = _NUM_BYTES - (taken * _NUM_BYTES / _MOST).trunc()
+        taken = 256 - (taken * 256 / 10).trunc()
     elif operation == "posterize":
-        bits = (taken * 4 / _MOST).trunc()  # at least one, where official code fails
+        bits = (taken * 4 / 10).trunc()  # at least one, where official code fails
         taken = (4 - bits).clamp(min=1) if is_official else 4 + bits
     elif operation in {"color", "contrast", "brightness", "sharpness"}:
         span, least = (1.8, 0.1) if is_official else (0.9, 0.05)
-        taken = taken * span / _MOST + least
+        taken = taken * span / 10 + least
     return taken
 
 
@@ -550,12 +532,12 @@ def move_pixels(planes: Tensor, maps: Tensor) -> Tensor:
     height, width = planes.shape[2:]
     at_middle = maps[:, :, 2] + maps[:, :, :2].sum(dim=2) / 2
     coefficients = torch.cat([maps[:, :, :2], at_middle[:, :, None]], dim=2)
-    fixed = (coefficients * 2**_FRACTION_BITS + 0.5).floor().to(torch.int32)
+    fixed = (coefficients * 2**16 + 0.5).floor().to(torch.int32)
     columns = torch.arange(width, dtype=torch.int32)
     rows = torch.arange(height, dtype=torch.int32)
     by_column = fixed[:, :, 0, None] * columns + fixed[:, :, 2, None]
     by_row = fixed[:, :, 1, None] * rows
-    sources = (by_row[:, :, :, None] + by_column[:, :, None, :]) >> _FRACTION_BITS
+    sources = (by_row[:, :, :, None] + by_column[:, :, None, :]) >> 16
     x, y = sources.unbind(1)
     # A border of zeros, one pixel wide, stands for everything outside.
     framed = F.pad(planes, (1, 1, 1, 1)).flatten(2)
@@ -581,10 +563,10 @@ def autocontrast(images: Tensor, _: Tensor) -> Tensor:
 def equalize(images: Tensor, _: Tensor) -> Tensor:
     """Spread the values of each channel evenly."""
     flat = images.flatten(2)
-    first_bins = torch.arange(flat[..., 0].numel(), dtype=torch.int32) * _NUM_BYTES
+    first_bins = torch.arange(flat[..., 0].numel(), dtype=torch.int32) * 256
     bins = flat.flatten(0, 1) + first_bins[:, None]
-    counts = torch.bincount(bins.flatten(), minlength=len(bins) * _NUM_BYTES)
-    counts = counts.view(*flat.shape[:2], _NUM_BYTES)  # of each value in each channel
+    counts = torch.bincount(bins.flatten(), minlength=len(bins) * 256)
+    counts = counts.view(*flat.shape[:2], 256)  # of each value in each channel
     brightest = flat.amax(dim=2, keepdim=True).long()
     num_pixels = images.shape[2] * images.shape[3]
     # As in Pillow, nothing happens where fewer than 255 pixels are darker than the
@@ -645,8 +627,8 @@ def sharpness(images: Tensor, factor: Tensor) -> Tensor:
     if min(images.shape[2:]) >= 3:  # else the kernel has no room
         in_rows = values[..., :-2] + values[..., 1:-1] + values[..., 2:]
         boxes = in_rows[..., :-2, :] + in_rows[..., 1:-1, :] + in_rows[..., 2:, :]
-        inner = (..., slice(1, -1), slice(1, -1))
-        smooth[inner] = _rounded(boxes + _MORE_CENTER * values[inner], _KERNEL_SUM)
+        inner = (..., slice(1, -1), slice(1, -1))  # the kernel of Pillow's SMOOTH:
+        smooth[inner] = _rounded(boxes + 4 * values[inner], 13)  # its sum is 13
     return _blended(smooth, values, factor[:, None, None, None])
 
 
@@ -706,17 +688,17 @@ def apply_round(
 
 def _entries(dtype: torch.dtype) -> Tensor:
     """Return 0, 1, ... 255."""
-    return torch.arange(_NUM_BYTES, dtype=dtype)
+    return torch.arange(256, dtype=dtype)
 
 
 def _grey(images: Tensor) -> Tensor:
     """Return one channel of whole numbers, 0 to 255: float32, (m, 1, h, w)."""
     values = images.float()
-    if images.shape[1] != _RED_GREEN_BLUE:
+    if images.shape[1] != 3:
         return _rounded(values.sum(dim=1, keepdim=True), images.shape[1])
-    red, green, blue = _LUMA
-    luma = red * values[:, :1] + green * values[:, 1:2] + blue * values[:, 2:]
-    return _rounded(luma, 2**16)
+    red, green, blue = torch.split(values, 1, dim=1)
+    # Rec. 601 luma in 1/65536: whole numbers under 2**24, which float32 holds exactly.
+    return _rounded(19595.0 * red + 38470.0 * green + 7471.0 * blue, 2**16)
 
 
 def _rounded(numerator: Tensor, denominator: int) -> Tensor:

@@ -239,9 +239,7 @@ def resize_images(pool: Pool, size: int) -> Pool:
             parts.append(levels.round_().clamp_(0, _WHITE).to(torch.uint8))
         return ArrayImages(torch.cat(parts))
 
-    test = pool.test
-    if test is not None:
-        test = replace(test, images=resize(test.images))
+    test = pool.test and replace(pool.test, images=resize(pool.test.images))
     return replace(pool, images=resize(pool.images), test=test)
 
 

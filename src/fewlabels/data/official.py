@@ -40,12 +40,12 @@ from fewlabels.files import cache_folder
 from fewlabels.pool import Pool
 from fewlabels.progress import track
 
+Arrays = dict[str, NDArray[Any]]
+
 TIMEOUT = 30.0
 """Seconds without a byte after which a server is given up."""
 
 _MOST_BYTES, _CHUNK = 2**32, 2**18
-_UNSIGNED_BYTE = 0x08
-_IMAGE = (3, 32, 32)
 _ARRAY_NAMES = {
     ("numpy.core.multiarray", "_reconstruct"),
     ("numpy", "ndarray"),
@@ -64,11 +64,11 @@ class StandardSet:
     md5: Mapping[str, str]
     """Hash of each file that is read, as the official page or torchvision gives it: the
     files to train on, the file to test on, and of CIFAR that of the names."""
-    first_labels: tuple[int, ...]
+    first_labels: tuple[int, ...] = ()
     """How the training labels begin; tells sets with equal file names apart."""
-    classes: tuple[str, ...]
+    classes: tuple[str, ...] = tuple("0123456789")
     """Names of the classes, where the files hold none."""
-    folder: str
+    folder: str = ""
     """Where torchvision keeps the files; in an archive, their folder."""
     kind: Literal["idx", "cifar", "svhn", "stl10"] = "idx"
     """Format of the files."""
@@ -82,7 +82,7 @@ class StandardSet:
         """Names and hashes of the files that can be downloaded."""
         return dict([self.archive]) if self.archive else self.md5
 
-    def read(self, folder: Path) -> dict[str, NDArray[Any]] | None:
+    def read(self, folder: Path) -> Arrays | None:
         """Return the arrays of the official files in a folder; None if not there."""
         if self.kind == "idx":
             return read_idx_folder(folder)
@@ -109,7 +109,6 @@ _STANDARD_SETS = (
             "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
         },
         first_labels=(5, 0, 4, 1, 9),
-        classes=tuple(map(str, range(10))),
         folder="MNIST/raw",
     ),
     StandardSet(
@@ -171,9 +170,6 @@ _STANDARD_SETS = (
             "train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
             "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
         },
-        first_labels=(),
-        classes=tuple(map(str, range(10))),
-        folder="",
         kind="svhn",
     ),
     StandardSet(
@@ -186,7 +182,6 @@ _STANDARD_SETS = (
             "test_X.bin": "7f263ba9f9e0b06b93213547f721ac82",
             "test_y.bin": "36f9794fa4beb8a2c72628de14fa638e",
         },
-        first_labels=(),
         classes=(
             *("airplane", "bird", "car", "cat", "deer"),
             *("dog", "horse", "monkey", "ship", "truck"),
@@ -222,9 +217,7 @@ def named_pool(name: str) -> Pool:
     """
     if name == "cifar20":
         pool, group_of = named_pool("cifar100"), torch.tensor(_GROUP_OF)
-        test = pool.test
-        if test is not None:
-            test = replace(test, labels=group_of[test.labels])
+        test = pool.test and replace(pool.test, labels=group_of[pool.test.labels])
         labels = group_of[pool.labels]
         return replace(pool, labels=labels, classes=_GROUPS, test=test)
     standard = STANDARD_SETS["mnist" if name == "repeated-mnist" else name]
@@ -258,9 +251,7 @@ def standard_pool(standard: StandardSet, places: Sequence[Path]) -> Pool:
     return _checked_pool(standard, standard.read(goal) or {}, goal)
 
 
-def _checked_pool(
-    standard: StandardSet, arrays: Mapping[str, NDArray[Any]], where: Path
-) -> Pool:
+def _checked_pool(standard: StandardSet, arrays: Arrays, where: Path) -> Pool:
     """Return the pool if its labels begin as they should."""
     pool = pool_from_arrays(arrays, standard.name, where, standard.classes)
     if not standard.begins(pool.labels.numpy()):
@@ -286,9 +277,7 @@ def fetch(
     def receive(url: str, output_file: str, _: object) -> None:
         with requests.get(url, stream=True, timeout=timeout) as response:
             response.raise_for_status()
-            announced = response.headers.get("content-length", "")
-            total = int(announced) if announced.isdecimal() else 0
-            num_bytes = 0
+            total, num_bytes = int(response.headers.get("content-length", 0)), 0
             with (
                 Path(output_file).open("wb") as file,
                 track(f"Downloading {file_name}", total) as advance,
@@ -322,42 +311,41 @@ def read_published(folder: Path, standard: StandardSet) -> list[bytes] | None:
     """
     contents: dict[str, bytes] = {}
     archive = folder / (standard.archive or ("?", ""))[0]
-
-    def keep(name: str, path: Path, content: bytes) -> None:
-        seen = md5(content, usedforsecurity=False).hexdigest()
-        if seen != standard.md5[name]:
-            hashes = f"its MD5 is {seen}, not {standard.md5[name]}"
-            raise DataError(f"{path} is not the published file: {hashes}.")
-        contents[name] = content
-
-    is_there = [(folder / standard.folder / name).exists() for name in standard.md5]
+    paths = {name: folder / standard.folder / name for name in standard.md5}
+    is_there = [path.exists() for path in paths.values()]
     if any(is_there) if standard.archive else all(is_there):
-        for name in standard.md5:
-            path = folder / standard.folder / name
+        for name, path in paths.items():
             with open_untrusted(path, PUBLISHED_BYTES, "Unpack it again.") as file:
-                keep(name, path, file.read())
+                contents[name] = file.read()
     elif archive.is_file():
+        paths = {name: archive / name for name in standard.md5}
         with (
             open_untrusted(archive, _MOST_BYTES, "Fetch it again.", DAMAGE) as packed,
             tarfile.open(fileobj=packed, mode="r|gz") as tar,
         ):
             for member in tar:
                 name = member.name.removeprefix(f"{standard.folder}/")
-                if name in standard.md5 and member.size <= PUBLISHED_BYTES:
+                if name in paths and member.size <= PUBLISHED_BYTES:
                     content = tar.extractfile(member)
-                    keep(name, archive / name, content.read() if content else b"")
-                if len(contents) == len(standard.md5):
+                    contents[name] = content.read() if content else b""
+                if len(contents) == len(paths):
                     break
-        if missing := [name for name in standard.md5 if name not in contents]:
+        if missing := [name for name in paths if name not in contents]:
             raise DataError(f"{archive} lacks {', '.join(missing)}; fetch it again.")
     else:
         return None
-    return [contents[name] for name in standard.md5]
+    for name, path in paths.items():
+        seen = md5(contents[name], usedforsecurity=False).hexdigest()
+        if seen != standard.md5[name]:
+            hashes = f"its MD5 is {seen}, not {standard.md5[name]}"
+            raise DataError(f"{path} is not the published file: {hashes}.")
+    return [contents[name] for name in paths]
 
 
-def _cifar_arrays(contents: list[bytes], prefix: bytes) -> dict[str, NDArray[Any]]:
-    tables = [_Unpickler(BytesIO(file), encoding="bytes").load() for file in contents]
-    *train, test, meta = tables
+def _cifar_arrays(contents: list[bytes], prefix: bytes) -> Arrays:
+    *train, test, meta = (
+        _Unpickler(BytesIO(file), encoding="bytes").load() for file in contents
+    )
     labels, names_of = prefix + b"labels", prefix + b"label_names"
     return {
         "x_train": np.concatenate([table[b"data"].images() for table in train]),
@@ -368,7 +356,7 @@ def _cifar_arrays(contents: list[bytes], prefix: bytes) -> dict[str, NDArray[Any
     }
 
 
-def _svhn_arrays(contents: list[bytes]) -> dict[str, NDArray[Any]]:
+def _svhn_arrays(contents: list[bytes]) -> Arrays:
     """Return images, whose numbers are in the last axis, and labels, 10 for a zero."""
     from scipy.io import loadmat  # it reads numbers, and runs nothing
 
@@ -380,16 +368,12 @@ def _svhn_arrays(contents: list[bytes]) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _stl10_arrays(contents: list[bytes]) -> dict[str, NDArray[Any]]:
+def _stl10_arrays(contents: list[bytes]) -> Arrays:
     """Return images, which are stored column by column, and labels from zero."""
-    train, train_labels, test, test_labels = (
-        np.frombuffer(content, np.uint8) for content in contents
-    )
-    x_train, x_test = (
-        rows.reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1) for rows in (train, test)
-    )
-    arrays = {"x_train": x_train, "y_train": train_labels - 1}
-    return arrays | {"x_test": x_test, "y_test": test_labels - 1}
+    rows = [np.frombuffer(content, np.uint8) for content in contents]
+    images = [r.reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1) for r in rows[::2]]
+    arrays = {"x_train": images[0], "y_train": rows[1] - 1}
+    return arrays | {"x_test": images[1], "y_test": rows[3] - 1}
 
 
 class _StoredArray:
@@ -406,7 +390,7 @@ class _StoredArray:
         _, shape, _, by_columns, content = self.state
         rows = np.frombuffer(content, dtype=np.uint8)
         rows = rows.reshape(shape, order="F" if by_columns else "C")
-        return rows.reshape(-1, *_IMAGE).transpose(0, 2, 3, 1)
+        return rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
 
 
 class _Unpickler(pickle.Unpickler):  # noqa: S301 # of published files only
@@ -419,9 +403,9 @@ class _Unpickler(pickle.Unpickler):  # noqa: S301 # of published files only
         return _StoredArray
 
 
-def read_idx_folder(folder: Path) -> dict[str, NDArray[Any]] | None:
+def read_idx_folder(folder: Path) -> Arrays | None:
     """Return the four standard files, gzipped or not; None unless all are there."""
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: Arrays = {}
     for part, stem in (("train", "train"), ("test", "t10k")):
         for key, kind, num_axes in (("x", "images", 3), ("y", "labels", 1)):
             name = f"{stem}-{kind}-idx{num_axes}-ubyte"
@@ -439,7 +423,7 @@ def read_idx(path: Path, num_axes: int) -> NDArray[np.uint8]:
     It has 3 axes for images and 1 for labels. Another header or length is a
     :class:`DataError`.
     """
-    magic = bytes([0, 0, _UNSIGNED_BYTE, num_axes])
+    magic = bytes([0, 0, 8, num_axes])  # 8: unsigned bytes
     with open_untrusted(path, 2 * PUBLISHED_BYTES, "Fetch it again.") as plain:
         file = gzip.GzipFile(fileobj=plain) if path.suffix == ".gz" else plain
         header = file.read(4 + 4 * num_axes)

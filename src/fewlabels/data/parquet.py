@@ -162,16 +162,15 @@ def _vector_parts(
         _check_memory(file, num_kept * (width * _NUMBER_BYTES + _NAME_BYTES))
         done, at_once = 0, max(1, min(_CELLS_AT_ONCE, _MOST_NUMBERS // max(1, width)))
         for batch in table.iter_batches(at_once, columns=columns):
-            part = np.empty((len(batch), width), dtype=np.float32)
-            with np.errstate(over="ignore"):
-                if is_list:
-                    part[:] = _stacked_lists(batch.column(0), width, done)
-                else:
-                    for place, name in enumerate(columns):
-                        cells = batch.column(name).to_numpy(zero_copy_only=False)
-                        part[:, place] = cells
+            if is_list:
+                cells = _stacked_lists(batch.column(0), width, done)
+            else:
+                parts = [part.to_numpy(zero_copy_only=False) for part in batch.columns]
+                cells = np.column_stack(parts)
             done += len(batch)
-            yield part
+            with np.errstate(over="ignore"):
+                rows = cells.astype(np.float32)
+            yield rows
 
 
 def _stacked_lists(lists: Any, width: int, num_before: int) -> NDArray[Any]:
@@ -293,9 +292,8 @@ def holds_bytes(kind: Any, *, in_struct: bool = False) -> bool:
 
 
 def _is_list(kind: Any) -> bool:
-    types = arrow().types
-    kinds = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    return any(is_kind(kind) for is_kind in kinds)
+    pa = arrow()
+    return isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType)
 
 
 def _is_number(kind: Any) -> bool:

@@ -173,11 +173,7 @@ def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
 
 def is_utf8(name: str) -> bool:
     """Return whether a name can be encoded as UTF-8."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return re.search("[\ud800-\udfff]", name) is None
 
 
 def printable(name: str) -> str:

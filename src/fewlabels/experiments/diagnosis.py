@@ -21,8 +21,10 @@ from fewlabels.experiments.acquisition import hidden, round_folder
 from fewlabels.experiments.runs import SCHEMA, RunFolder, replayed
 from fewlabels.names import AllowCode, check_code
 from fewlabels.pool import Pool
-from fewlabels.protocols import Classifier, Kernel, Outputs
+from fewlabels.protocols import Classifier, Kernel
 from fewlabels.rng import stream
+from fewlabels.strategies.inputs import Request
+from fewlabels.strategies.npc import NeuralPreconditioning
 
 NO_NETWORK = "no saved network"
 """Why a round could not be diagnosed: its checkpoint is gone, or of other data."""
@@ -137,7 +139,8 @@ class Conditioning:
     def to_json(self) -> dict[str, Any]:
         """Return the fields for a line of JSON; an infinite number becomes None."""
         fields = {"schema_version": SCHEMA} | asdict(self)
-        extremes = fields.pop("spectrum") or {}
+        spectrum = fields.pop("spectrum")
+        extremes = spectrum._asdict() if spectrum else {}
         extremes.pop("step_limit", None)
         predicted = fields.pop("predicted") or {}
         fields |= extremes | {
@@ -189,14 +192,15 @@ def diagnose(
         untrained = training.restored(trainer, unlabeled, first, folder.path)
         predictor = None if untrained is None else ErrorPredictor.of(untrained, pool)
     for line, known in replayed(folder, pool, settings):
-        seed = settings.all_seeds.training(line.step)
+        draws = stream(settings.all_seeds.training(line.step), "train", line.step)
         place = round_folder(folder.path, line.step)
-        generator = stream(seed, "train", line.step)
-        classifier = training.restored(trainer, known, generator, place)
+        classifier = training.restored(trainer, known, draws, place)
         name = str(line.kernel) if line.kernel in _KERNELS else name
         # Another objective than NPC's has a value of its own, and no ceiling.
         is_recorded = line.kernel == name and line.ceiling is not None
-        conditioning = Conditioning(
+        labeled = known.labeled
+        predicted = predictor.predict(labeled) if predictor and len(labeled) else None
+        row = Conditioning(
             step=line.step,
             num_labeled=line.num_labeled,
             kernel=name,
@@ -204,50 +208,49 @@ def diagnose(
             query_kernel=line.kernel,
             value=line.value if is_recorded else None,
             ceiling=line.ceiling if is_recorded else None,
+            predicted=predicted,
         )
-        labeled = known.labeled
-        if predictor is not None and len(labeled):
-            conditioning = replace(conditioning, predicted=predictor.predict(labeled))
         if classifier is None or not len(labeled):
             missing = NO_NETWORK if classifier is None else NO_LABELS
-            yield replace(conditioning, missing=missing)
+            yield replace(row, missing=missing)
             continue
         items = torch.arange(len(pool)) if whole_pool else labeled
         outputs = classifier.outputs(pool.images, items)
-        kernel = _kernel(name, outputs, pool.num_classes, normalize=normalize)
+        chooser = NeuralPreconditioning(kernel=name, normalize=normalize)
+        request = Request(classifier, known, len(line.ids), draws)
+        _, kernel = chooser.kernel_for(request, outputs)
         rows = labeled if whole_pool else torch.arange(len(items))
-        gram_SS = kernel.block(rows, rows)
-        extremes = gram.spectrum(gram_SS)
+        row = _with_spectrum(row, kernel.block(rows, rows), pool)
+        if whole_pool:
+            rank = gram.numerical_rank(outputs.features)
+            row = replace(row, feature_rank=rank)
         asked = line.to_round(positions).query.indices
         if whole_pool and not is_recorded and len(asked):  # chosen without these
-            members, size = torch.cat([labeled, asked]), len(asked)
-            conditioning = replace(
-                conditioning,
-                value=float(gram.smallest_eigenvalue(kernel.block(members, members))),
-                ceiling=gram.eigenvalue_ceiling(
-                    kernel, labeled, known.candidates, size
-                ),
-            )
-        # The last layer's matrix of all pairs of item and class has the eigenvalues of
-        # (h.h' + 1), C times each; the trace multiplies them by C, and a step limit is
-        # that of the whole matrix.
-        num_blocks = pool.num_classes if name == "last-layer" else 1
-        yield replace(
-            conditioning,
-            spectrum=extremes,
-            eigenvalues=tuple(torch.linalg.eigvalsh(gram_SS).tolist()),
-            step_limit=extremes.step_limit * num_blocks,
-            feature_rank=gram.numerical_rank(outputs.features) if whole_pool else None,
-        )
+            row = _with_value(row, kernel, known, asked)
+        yield row
 
 
-def _kernel(
-    name: str, outputs: Outputs, num_classes: int, *, normalize: bool
-) -> Kernel:
-    if name == "wide-head":
-        return gram.wide_head_kernel(outputs.features, normalize=normalize)
-    if name == "softmax":
-        return gram.softmax_kernel(
-            outputs.features, outputs.logits, normalize=normalize
-        )
-    return gram.last_layer_kernel(outputs.features, num_classes, normalize=normalize)
+def _with_spectrum(row: Conditioning, gram_SS: Tensor, pool: Pool) -> Conditioning:
+    """Add what the Gram matrix of the labeled items says."""
+    extremes = gram.spectrum(gram_SS)
+    # The last layer's matrix of all pairs of item and class has the eigenvalues of
+    # (h.h' + 1), C times each; the trace multiplies them by C, and a step limit is that
+    # of the whole matrix.
+    num_blocks = pool.num_classes if row.kernel == "last-layer" else 1
+    return replace(
+        row,
+        spectrum=extremes,
+        eigenvalues=tuple(torch.linalg.eigvalsh(gram_SS).tolist()),
+        step_limit=extremes.step_limit * num_blocks,
+    )
+
+
+def _with_value(
+    row: Conditioning, kernel: Kernel, known: Pool, asked: Tensor
+) -> Conditioning:
+    """Add the value and the ceiling of a choice that was made without them."""
+    members = torch.cat([known.labeled, asked])
+    least = float(gram.smallest_eigenvalue(kernel.block(members, members)))
+    among = known.labeled, known.candidates
+    ceiling = gram.eigenvalue_ceiling(kernel, *among, len(asked))
+    return replace(row, value=least, ceiling=ceiling)

@@ -1,11 +1,7 @@
 from .diffusion import Diffusion as Diffusion
 from .diffusion import diffusion_kernel as diffusion_kernel
-from .kernels import GradientEmbeddingKernel as GradientEmbeddingKernel
-from .kernels import LastLayerKernel as LastLayerKernel
 from .kernels import LinearKernel as LinearKernel
-from .kernels import SoftmaxKernel as SoftmaxKernel
 from .kernels import Weights as Weights
-from .kernels import WideHeadKernel as WideHeadKernel
 from .kernels import binary_factors as binary_factors
 from .kernels import class_factors as class_factors
 from .kernels import euclidean_kernel as euclidean_kernel
@@ -13,7 +9,6 @@ from .kernels import gradient_embedding_kernel as gradient_embedding_kernel
 from .kernels import last_layer_kernel as last_layer_kernel
 from .kernels import softmax_kernel as softmax_kernel
 from .kernels import wide_head_kernel as wide_head_kernel
-from .ntk import TangentKernel as TangentKernel
 from .ntk import exact_ntk_gram as exact_ntk_gram
 from .ntk import ntk_kernel as ntk_kernel
 from .regression import Modes as Modes

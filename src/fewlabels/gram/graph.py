@@ -6,7 +6,7 @@ Shapes: M nodes, K neighbors.
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -179,12 +179,8 @@ def remembered_graph(
     A learner and a strategy that look at the same rows share it.
     """
     key = (*nodes.identity, num_neighbors, search)
-    return get_or_compute(
-        _remembered,
-        key,
-        lambda: NeighborGraph.of(nodes, num_neighbors, search),
-        _MOST_GRAPHS,
-    )
+    compute = partial(NeighborGraph.of, nodes, num_neighbors, search)
+    return get_or_compute(_remembered, key, compute, _MOST_GRAPHS)
 
 
 def joined(near: NDArray[np.int64], edges: Floats) -> sparse.csr_array:

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewlabels.errors import ShapeError, check_count, check_range
+from fewlabels.errors import ShapeError, check_count
 from fewlabels.names import check_known
 from fewlabels.pool import MappedRows, Matrix, Rows, as_rows, take_rows, to_numpy
 from fewlabels.progress import current_executor
@@ -271,10 +271,6 @@ def euclidean_kernel(features: Matrix, *, normalize: bool = False) -> LinearKern
     return LinearKernel(rows.in_double())
 
 
-class LastLayerKernel(LinearKernel):
-    """C (h.h' + 1): see :func:`last_layer_kernel`."""
-
-
 def last_layer_kernel(
     features: Matrix,
     num_classes: int,
@@ -282,7 +278,7 @@ def last_layer_kernel(
     bias: bool = True,
     normalize: bool = False,
     blocks: Blocks = "trace",
-) -> LastLayerKernel:
+) -> LinearKernel:
     """Gram kernel of the last layer's gradients, class blocks replaced by their trace.
 
     NPC paper, Sec. 3.4. The last layer is linear, so the gradient of logit c is (h, 1)
@@ -317,7 +313,7 @@ def last_layer_kernel(
     """
     check_known("form of the class blocks", blocks, Blocks)
     scale = num_classes if blocks == "trace" else 1
-    return LastLayerKernel(DoubleRows(as_rows(features), bias, normalize), scale)
+    return LinearKernel(DoubleRows(as_rows(features), bias, normalize), scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,20 +370,16 @@ def gradient_embedding_kernel(
     """
     rows = DoubleRows(as_rows(features))
     outputs = rows.logit_rows(logits)
-    is_double = outputs.features.dtype == torch.float64
-    errors_NC = torch.empty(
-        outputs.num_items,
-        outputs.width,
-        dtype=torch.float64 if is_double else torch.float32,
-        device=outputs.device,
-    )
+    dtype = torch.promote_types(outputs.features.dtype, torch.float32)
+    size = outputs.num_items, outputs.width
+    errors_NC = torch.empty(size, dtype=dtype, device=outputs.device)
     for part in outputs.chunks(torch.arange(outputs.num_items)):
         logits_nC = outputs.take(part)
         predicted_n1 = logits_nC.argmax(dim=-1, keepdim=True)
         others_nC = logits_nC.softmax(dim=-1).scatter_(-1, predicted_n1, 0)
         doubt_n1 = others_nC.sum(dim=-1, keepdim=True)
         gaps_nC = others_nC.neg().scatter_(-1, predicted_n1, doubt_n1)
-        errors_NC[part] = gaps_nC.to(errors_NC.dtype)
+        errors_NC[part] = gaps_nC.to(dtype)
     errors = DoubleRows(errors_NC, name="errors")
     return GradientEmbeddingKernel(rows.in_double(), errors.in_double())
 
@@ -397,7 +389,6 @@ class SoftmaxKernel(RowKernel):
     """(h.h' + 1) tr[J(p) J(p')]: see :func:`softmax_kernel`."""
 
     logits: DoubleRows
-    temperature: float
 
     @property
     def rank_bound(self) -> int:
@@ -431,18 +422,14 @@ class SoftmaxKernel(RowKernel):
         1 - p is the sum of the other probabilities: subtracting would leave nothing of
         the doubt about a nearly certain prediction.
         """
-        p_nC = torch.softmax(self.logits.take(items) / self.temperature, dim=-1)
+        p_nC = torch.softmax(self.logits.take(items), dim=-1)
         p_nC = p_nC.to(self.rows.device)
         others_CC = 1 - torch.eye(p_nC.shape[-1], dtype=p_nC.dtype, device=p_nC.device)
         return p_nC, p_nC * (p_nC @ others_CC)
 
 
 def softmax_kernel(
-    features: Matrix,
-    logits: Matrix,
-    *,
-    temperature: float = 1.0,
-    normalize: bool = False,
+    features: Matrix, logits: Matrix, *, normalize: bool = False
 ) -> SoftmaxKernel:
     """Gram kernel of the last layer's gradients through the softmax.
 
@@ -462,8 +449,6 @@ def softmax_kernel(
     Args:
         features: Inputs of the last layer, shape (N, F).
         logits: Outputs of the last layer, shape (N, C).
-        temperature: Above 0; divides the logits. The gradient is by the layer so
-            scaled. Above 1, saturated predictions are softened.
         normalize: Whether rows [h; 1] are scaled to length one first; J keeps its
             length, which is the doubt.
 
@@ -478,8 +463,7 @@ def softmax_kernel(
         (0.25, 0.0)
     """
     rows = DoubleRows(as_rows(features), has_bias=True, is_normalized=normalize)
-    check_range("temperature", temperature, above=0)
-    return SoftmaxKernel(rows, rows.logit_rows(logits), temperature)
+    return SoftmaxKernel(rows, rows.logit_rows(logits))
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,10 +23,6 @@ Layers = Literal["all"] | int
 """All parameters, or those of the last so many modules that own parameters."""
 
 
-class TangentKernel(LinearKernel):
-    """Dot products of sketched gradients: see :func:`ntk_kernel`."""
-
-
 def ntk_kernel(
     module: nn.Module,
     inputs: Callable[[Tensor], Tensor],
@@ -39,7 +35,7 @@ def ntk_kernel(
     layers: Layers = "all",
     normalize: bool = False,
     chunk_size: int = 32,
-) -> TangentKernel:
+) -> LinearKernel:
     """Empirical tangent kernel of a network, sketched once for the whole pool.
 
     K(x, x') = Σ_c ⟨∇f_c(x), ∇f_c(x')⟩, the sum over all layers in the NPC paper,
@@ -106,7 +102,7 @@ def ntk_kernel(
                 parts.append(rows_nW)
             rows_ND[items] = torch.cat(parts, dim=1).float()
     rows_ND /= math.sqrt(num_sketches)
-    return TangentKernel(DoubleRows(rows_ND, is_normalized=normalize))
+    return LinearKernel(DoubleRows(rows_ND, is_normalized=normalize))
 
 
 def exact_ntk_gram(

@@ -71,13 +71,8 @@ UNREADABLE = "unreadable.csv"
 _CALL = f"{__name__}:embed_portion"
 _PLAN, _LOCK = "embed.json", "lock"
 _METADATA = b"fewlabels"
-_MAX_PLAN_BYTES = 2**20
 _MAX_PIXELS = 2**31  # bytes that a worker holds of a shard
-_COLORS = 3
-_THREADS = 4  # waiting for a disk costs no core
-_FILES_IN_MEMORY = 64
 _WARM_UP, _SAMPLE = 32, 128  # images of a trial, empty and timed
-_MAX_TAR_BYTES = 2**42
 
 
 @dataclass(frozen=True)
@@ -198,12 +193,11 @@ class Work:
         Returns:
             The cost of all of it.
         """
-        step = max(1, len(self.portions) // num_workers)
+        step, total = max(1, len(self.portions) // num_workers), Counter[str]()
         trial = [
             portion | {"entries": portion["entries"][:_SAMPLE]}
             for portion in self.portions[::step][:num_workers]
         ]
-        total: Counter[str] = Counter()
         with tempfile.TemporaryDirectory() as folder:
             shards = {Path(folder) / f"{n}.parquet": p for n, p in enumerate(trial)}
             begun = time.perf_counter()
@@ -247,7 +241,7 @@ class Work:
             files.replace_text(path, f"{text}\n")
             return
         try:
-            content = files.read_regular(path, _MAX_PLAN_BYTES)
+            content = files.read_regular(path, 2**20)
             before = dict(files.parse_json(files.verify_checksum(content)))
         except (OSError, ValueError, TypeError) as error:
             raise SettingsChangedError(
@@ -297,7 +291,7 @@ def planned(
     options = encoders.options_for_side(name, {}, side, is_asked=quality is not None)
     side = encoders.side(name, **options) or side
     shard_size = whole_number("shard_size", shard_size)
-    most = _MAX_PIXELS // (_COLORS * side * side)
+    most = _MAX_PIXELS // (3 * side * side)
     check_range("shard_size", shard_size, at_least=1, at_most=most)
     portions, left = list_images(source, shard_size)
     names = "".join(map(portion_digest, portions))
@@ -339,7 +333,7 @@ def embed_portion(
     del allow_code
     network = _encoder(encoder, json.dumps(options), side)  # once, not timed
     processor, begun = time.process_time(), time.perf_counter()
-    shape = (_COLORS, side, side)
+    shape = (3, side, side)
     ids: list[str] = []
     unreadable: list[UnreadableFile] = []
     pixels = np.empty((len(portion["entries"]), *shape), dtype=np.uint8)
@@ -350,9 +344,9 @@ def embed_portion(
         except DataError as error:
             return error
 
-    with ThreadPoolExecutor(_THREADS) as threads:
+    with ThreadPoolExecutor(4) as threads:  # waiting for a disk costs no core
         entries = read_portion(portion)
-        while batch := list(islice(entries, _FILES_IN_MEMORY)):
+        while batch := list(islice(entries, 64)):
             images = threads.map(decode, [content for _, content in batch])
             for (name, _), image in zip(batch, images, strict=True):
                 if isinstance(image, DataError):
@@ -385,7 +379,7 @@ def _encoder(name: str, options: str, side: int) -> Encoder:
     if move is not None and torch.cuda.is_available():
         move("cuda")
     import_module("pyarrow.parquet")
-    encoder.embed(torch.zeros(_WARM_UP, _COLORS, side, side, dtype=torch.uint8))
+    encoder.embed(torch.zeros(_WARM_UP, 3, side, side, dtype=torch.uint8))
     return encoder
 
 
@@ -407,13 +401,8 @@ def write_shard(
     columns = {"id": pa.array(ids, pa.string()), "embedding": lists}
     with files.replace_file(file) as partial:
         # Numbers like these do not shrink, and are quicker to read as they are.
-        parquet.write_table(
-            pa.table(columns, metadata=metadata),
-            partial,
-            compression="none",
-            use_dictionary=False,
-            store_schema=True,
-        )
+        table = pa.table(columns, metadata=metadata)
+        parquet.write_table(table, partial, compression="none", use_dictionary=False)
 
 
 def _read_shard(
@@ -511,7 +500,7 @@ def read_portion(portion: Portion) -> Iterator[tuple[str, Path | bytes]]:
     if portion["kind"] == "files":
         yield from ((name, path / name) for name in entries)
     elif portion["kind"] == "tar":
-        with files.open_regular(path, _MAX_TAR_BYTES) as file:
+        with files.open_regular(path, 2**42) as file:
             for name, offset, size in entries:
                 file.seek(offset)
                 content = file.read(size) if size <= MAX_BYTES else b""

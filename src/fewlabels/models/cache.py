@@ -56,10 +56,7 @@ Facts = Mapping[str, str]
 CONTENT = np.dtype("S16")
 ENTRY = np.dtype([("content", CONTENT), ("checksum", "S8")])
 """What the index holds of a row."""
-_ENTRY_BYTES = ENTRY.itemsize
 
-_MAX_NAME = 60
-_MAX_FEATURES = 2**31
 _log = logging.getLogger(__name__)
 
 
@@ -160,7 +157,7 @@ class FeatureCache:
                 continue
             index = path.with_suffix(".index")
             paths = [p for p in (index, path.with_suffix(".rows"), path) if p.is_file()]
-            num_rows = index.stat().st_size // _ENTRY_BYTES if index in paths else 0
+            num_rows = index.stat().st_size // ENTRY.itemsize if index in paths else 0
             entries.append(
                 CacheEntry(
                     encoder=facts["encoder"],
@@ -184,7 +181,7 @@ class Shard:
 
     def file(self, ending: str) -> Path:
         """Return one of the files: some words for people, a hash for certainty."""
-        words = re.sub(r"[^\w.]+", "-", self.facts["encoder"])[:_MAX_NAME]
+        words = re.sub(r"[^\w.]+", "-", self.facts["encoder"])[:60]
         return self.folder / f"{words}-{self._digest.hex()}.{ending}"
 
     def find(self, contents: Contents) -> StoredRows:
@@ -240,18 +237,16 @@ class Shard:
         is damaged, others may read what would be cut off, and all is begun anew.
         """
         row_bytes = self._feature_size() * self._dtype.itemsize
-        units = {self.file("index"): _ENTRY_BYTES, self.file("rows"): row_bytes or 1}
+        units = {self.file("index"): ENTRY.itemsize, self.file("rows"): row_bytes or 1}
         with _explain_unreadable(self.file("rows")):
-            sizes = [path.stat().st_size if path.exists() else 0 for path in units]
-        num_entries, num_rows = (
-            size // unit for size, unit in zip(sizes, units.values(), strict=True)
-        )
+            sizes = {p: p.stat().st_size if p.exists() else 0 for p in units}
+        num_entries, num_rows = (sizes[path] // unit for path, unit in units.items())
         if not row_bytes or not num_entries or num_rows > num_entries + BLOCK:
             self._remove()
             return
-        for (path, unit), size in zip(units.items(), sizes, strict=True):
+        for path, unit in units.items():
             whole = min(num_entries, num_rows) * unit
-            if size > whole:
+            if sizes[path] > whole:
                 with files.wrap_os_errors(path):
                     os.truncate(path, whole)
 
@@ -270,7 +265,7 @@ class Shard:
             with path.open("rb") as file:
                 row_bytes = width * self._dtype.itemsize or 1
                 num_rows = os.fstat(file.fileno()).st_size // row_bytes
-                shape = min(len(index) // _ENTRY_BYTES, num_rows), width
+                shape = min(len(index) // ENTRY.itemsize, num_rows), width
                 if shape[0]:
                     stored = np.memmap(file, self._dtype, "r", shape=shape)
                     return np.frombuffer(index, dtype=ENTRY, count=shape[0]), stored
@@ -283,7 +278,7 @@ class Shard:
         """
         facts = _read_description(self.file("json"))
         size = facts.pop("features", 0)
-        is_size = isinstance(size, int) and 0 < size < _MAX_FEATURES
+        is_size = isinstance(size, int) and 0 < size < 2**31
         return int(size) if facts == self.facts and is_size else 0
 
     def _checksums(self, contents: Contents, rows: Any) -> NDArray[np.bytes_]:
@@ -358,8 +353,7 @@ def remove(entries: Iterable[CacheEntry]) -> None:
     """
     failures: dict[str, None] = {}
     for entry in entries:
-        lock = entry.files[0].with_suffix(".lock")
-        in_use = _in_use(entry.encoder)
+        lock, in_use = entry.files[0].with_suffix(".lock"), _in_use(entry.encoder)
         try:
             with files.hold_lock(lock, in_use), files.wrap_os_errors(lock.parent):
                 for path in entry.files:

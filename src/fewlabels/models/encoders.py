@@ -39,19 +39,16 @@ class Encoder(Protocol):
     @property
     def name(self) -> str:
         """Identifies network, weights and preparation; part of the key of a cache."""
-        ...
 
     @property
     def feature_size(self) -> int:
         """Length of a row (F)."""
-        ...
 
     def embed(self, images: "Tensor") -> "Tensor":
         """Return rows (n, F), float32, of uint8 images (n, c, h, w).
 
         Evaluation mode, no gradients; a row depends on its image alone.
         """
-        ...
 
 
 ENCODER = "efficientnet-lite0"
@@ -71,14 +68,10 @@ CONFIG, OPEN_CLIP_CONFIG = "config.json", "open_clip_config.json"
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 """Files that say how a model of transformers prepares images; one is enough."""
 
-_DOWNLOADED = [
-    CONFIG,
-    *PROCESSORS,
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "model-*-of-*.safetensors",
-    "README.md",
-]
+_DOWNLOADED = (
+    *(CONFIG, *PROCESSORS, "README.md", "model.safetensors"),
+    *("model.safetensors.index.json", "model-*-of-*.safetensors"),
+)
 _MAX_CONFIG_BYTES = 2**24
 _MAX_CARD_BYTES = 2**16
 _CARD_LICENSE = re.compile(r"^license:\s*['\"]?([\w.+-]+)", re.MULTILINE)
@@ -198,9 +191,9 @@ def download(encoder: str) -> None:
             check_installed(f"The encoder '{encoder}'", "timm", install="timm")
         import huggingface_hub
 
-        place, wanted = _source(encoder).removeprefix("hf-hub:"), _DOWNLOADED
-        if encoder in RECOMMENDED:
-            wanted = [*RECOMMENDED[encoder].files] or wanted
+        place = _source(encoder).removeprefix("hf-hub:")
+        facts = RECOMMENDED.get(encoder)
+        wanted = [*(facts.files if facts and facts.files else _DOWNLOADED)]
         name, _, revision = place.partition("@")
         try:
             huggingface_hub.snapshot_download(
@@ -258,7 +251,24 @@ def resolve(encoder: "str | Encoder | nn.Module", **options: Any) -> Encoder:
     Returns:
         The encoder.
     """
-    return _as_encoder(encoder, _build(encoder, options), options)
+    from torch import nn
+
+    from fewlabels.models.module_encoder import ModuleEncoder, fingerprint
+
+    built = _build(encoder, options)
+    if isinstance(built, nn.Module):
+        path = encoder if isinstance(encoder, str) else type(built).__qualname__
+        return ModuleEncoder(built, name=f"{path}-{fingerprint(built)}")
+    has_embed = not isinstance(built, type) and callable(getattr(built, "embed", None))
+    if not has_embed or not isinstance(getattr(built, "name", None), str):
+        raise UsageError(
+            f"{encoder!r} is not an encoder. Give a torch.nn.Module, or an object with "
+            "a name, a feature_size and a method embed(images)."
+        )
+    if isinstance(encoder, str) and is_published(encoder):
+        built.published = encoder, options  # how others get it
+    resolved: Encoder = built
+    return resolved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -377,42 +387,42 @@ def _hub_folder(place: str) -> Path:
     """Return where the Hugging Face cache has ``ORG/REPO`` or ``ORG/REPO@REVISION``."""
     what = f"Models such as '{place}'"
     check_installed(what, "huggingface_hub", install="fewlabels[encoders]")
-    from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub import constants
     from huggingface_hub.errors import HFValidationError
 
     name, _, revision = place.partition("@")
     try:
-        found = [
-            try_to_load_from_cache(name, file, revision=revision or None)
-            for file in (CONFIG, OPEN_CLIP_CONFIG)
-        ]
+        config = _cached_config(name, revision or None)
     except HFValidationError as error:
         raise UsageError(f"'{place}' is not a model ORG/REPO[@REVISION].") from error
-    config = next((file for file in found if isinstance(file, str)), None)
     if config is None:
         raise AbsentModelError(
             f"The model '{place}' is not on this machine (not in "
             f"'{constants.HF_HUB_CACHE}'); download it, or copy it to local-dir:PATH."
         )
-    return _checked_folder(Path(config).parent)
+    return _checked_folder(config.parent)
+
+
+def _cached_config(name: str, revision: str | None = None) -> Path | None:
+    """Return the file in the Hugging Face cache that describes a network."""
+    from huggingface_hub import try_to_load_from_cache as cached
+
+    files = [cached(name, f, revision=revision) for f in (CONFIG, OPEN_CLIP_CONFIG)]
+    return next((Path(file) for file in files if isinstance(file, str)), None)
 
 
 def _cached_repositories() -> Iterator[str]:
     """Yield ``ORG/REPO`` of the image models in the Hugging Face cache."""
     if find_spec("huggingface_hub") is None:
         return
-    from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub import constants
 
     for folder in sorted(Path(constants.HF_HUB_CACHE).glob("models--*--*")):
         name = folder.name.removeprefix("models--").replace("--", "/", 1)
-        for file in (CONFIG, OPEN_CLIP_CONFIG):
-            config = try_to_load_from_cache(name, file)
-            if isinstance(config, str):
-                path = Path(config)
-                has_processor = any(path.with_name(p).is_file() for p in PROCESSORS)
-                if has_processor or library_of(read_config(path)) == "timm":
-                    yield name
-                break
+        if (path := _cached_config(name)) is not None:
+            has_processor = any(path.with_name(p).is_file() for p in PROCESSORS)
+            if has_processor or library_of(read_config(path)) == "timm":
+                yield name
 
 
 def _checked_folder(path: Path) -> Path:
@@ -452,24 +462,3 @@ def _build(encoder: Any, options: dict[str, Any]) -> Any:
         else:
             known[encoder] = maker if path is None else partial(maker, path)
     return resolve_name("encoder", encoder, options, known, method=None)
-
-
-def _as_encoder(given: object, built: Any, options: dict[str, Any]) -> Encoder:
-    """Return an encoder as it is, and a module as one; raise for anything else."""
-    from torch import nn
-
-    from fewlabels.models.module_encoder import ModuleEncoder, fingerprint
-
-    if isinstance(built, nn.Module):
-        path = given if isinstance(given, str) else type(built).__qualname__
-        return ModuleEncoder(built, name=f"{path}-{fingerprint(built)}")
-    has_embed = not isinstance(built, type) and callable(getattr(built, "embed", None))
-    if not has_embed or not isinstance(getattr(built, "name", None), str):
-        raise UsageError(
-            f"{given!r} is not an encoder. Give a torch.nn.Module, or an object with "
-            "a name, a feature_size and a method embed(images)."
-        )
-    if isinstance(given, str) and is_published(given):
-        built.published = given, options  # how others get it
-    encoder: Encoder = built
-    return encoder

@@ -5,10 +5,10 @@ Shapes: n images, c channels, F features.
 
 import copy
 import inspect
+import marshal
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import blake2b
-from types import CodeType
 from typing import Any
 
 import torch
@@ -21,11 +21,6 @@ from fewlabels.names import is_external, source_hash
 
 _CHUNK = 32
 _MAX_THREADS = 4  # each needs memory for the maps of its images
-_IMAGE_AXES = 4
-_MAP_AXES = 4
-_ROW_AXES = 2
-_COLORS = 3
-_WIDTHS = ("feature_size", "num_features")  # what modules, and those of timm, call it
 
 
 class ModuleEncoder:
@@ -75,8 +70,8 @@ class ModuleEncoder:
         self.name, self.is_portable = name, is_portable
         self._size, self._repeats_grey = size, repeats_grey
         self._is_reentrant = is_reentrant
-        said = (getattr(module, name, None) for name in _WIDTHS)
-        widths = (width for width in (feature_size, *said) if isinstance(width, int))
+        own = (getattr(module, name, None) for name in ("feature_size", "num_features"))
+        widths = (width for width in (feature_size, *own) if isinstance(width, int))
         self._feature_size = next(widths, None)
 
     @property
@@ -112,7 +107,7 @@ class ModuleEncoder:
         Returns:
             float32 on the CPU, shape (n, F).
         """
-        if images.ndim != _IMAGE_AXES or images.dtype != torch.uint8:
+        if images.ndim != 4 or images.dtype != torch.uint8:
             raise ShapeError(
                 f"An encoder takes uint8 images (n, channels, height, width), not "
                 f"{images.dtype} of shape {tuple(images.shape)}."
@@ -143,7 +138,7 @@ class ModuleEncoder:
         missing = chunk.new_zeros(_CHUNK - len(chunk), *chunk.shape[1:])
         outputs: object = self._outputs(as_input(torch.cat([chunk, missing])))
         if isinstance(outputs, Tensor):
-            if outputs.ndim in {_ROW_AXES, _MAP_AXES} and len(outputs) == _CHUNK:
+            if outputs.ndim in {2, 4} and len(outputs) == _CHUNK:
                 return _average(outputs)[: len(chunk)].float().cpu()
             seen = f"shape {tuple(outputs.shape)} for {_CHUNK} images"
         else:
@@ -168,14 +163,11 @@ class ModuleEncoder:
 
     def _outputs(self, inputs: Tensor) -> Tensor:
         if self._repeats_grey and inputs.shape[1] == 1:
-            inputs = inputs.expand(-1, _COLORS, -1, -1)
-        side = self._size
+            inputs = inputs.expand(-1, 3, -1, -1)
+        side, network = self._size, self.module
         if side is not None and inputs.shape[2:] != (side, side):
-            inputs = F.interpolate(
-                inputs, (side, side), mode="bilinear", antialias=True
-            )
-        first = next(self.module.parameters(), inputs)
-        network = self.module
+            inputs = F.interpolate(inputs, side, mode="bilinear", antialias=True)
+        first = next(network.parameters(), inputs)
         embed = network.embed if isinstance(network, Network) else network
         outputs: Tensor = embed(inputs.to(first.device))
         return outputs
@@ -201,7 +193,7 @@ def pixels(size: int = 16) -> ModuleEncoder:
 
 def _average(outputs: Tensor) -> Tensor:
     """Return rows; of maps, the mean over all positions."""
-    return outputs.mean(dim=(2, 3)) if outputs.ndim == _MAP_AXES else outputs
+    return outputs.mean(dim=(2, 3)) if outputs.ndim == 4 else outputs
 
 
 def fingerprint(module: nn.Module) -> str:
@@ -212,16 +204,12 @@ def fingerprint(module: nn.Module) -> str:
     digest = blake2b(repr(module).encode(), digest_size=8)
     usual = vars(nn.Module())
     for part in module.modules():
-        kinds = [
-            kind
-            for kind in type(part).__mro__
-            if is_external(kind.__module__)
-            and kind.__module__.partition(".")[0] != torch.__name__
-        ]
+        kinds = [kind for kind in type(part).__mro__ if is_external(kind.__module__)]
+        kinds = [k for k in kinds if k.__module__.partition(".")[0] != torch.__name__]
         for kind in kinds:
             # A script is edited all the time; of it, the class alone counts.
             is_script = kind.__module__ == "__main__"
-            digest.update(_source(kind).encode())
+            digest.update(_source(kind))
             digest.update(b"" if is_script else source_hash(kind.__module__).encode())
         for name, value in vars(part).items() if kinds else ():
             if name not in usual and isinstance(value, str | int | float | tuple):
@@ -233,18 +221,11 @@ def fingerprint(module: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _source(kind: type) -> str:
+def _source(kind: type) -> bytes:
     """Return the source of a class; of one typed into a console, its bytecode."""
-
-    def describe(code: CodeType) -> str:
-        constants = [
-            describe(value) if isinstance(value, CodeType) else repr(value)
-            for value in code.co_consts
-        ]
-        return repr((code.co_code, code.co_names, code.co_varnames, constants))
-
     try:
-        return inspect.getsource(kind)
+        return inspect.getsource(kind).encode()
     except (OSError, TypeError):
         codes = (getattr(value, "__code__", None) for value in vars(kind).values())
-        return "".join(describe(code) for code in codes if code is not None)
+        # Later versions write objects in another way if others refer to them, too.
+        return b"".join(marshal.dumps(code, 2) for code in codes if code is not None)

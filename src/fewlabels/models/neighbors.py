@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fewlabels.gram.graph import NeighborGraph
 from fewlabels.gram.nodes import Nodes, directions, row_hashes
@@ -39,13 +39,7 @@ class Neighbors(Network):
     of these and has nothing to learn. All tensors but that layer's are buffers.
     """
 
-    origin: Tensor
-    center: Tensor
-    spread: Tensor
     rows: Tensor
-    reach: Tensor
-    hashes: Tensor
-    beliefs: Tensor
 
     def __init__(
         self,
@@ -68,14 +62,14 @@ class Neighbors(Network):
         self.num_neighbors = num_neighbors
         self.votes: Votes = {}
         single = torch.float32
-        self.register_buffer("origin", torch.zeros(1, dtype=single))
-        self.register_buffer("center", torch.zeros(row_size, dtype=single))
-        self.register_buffer("spread", torch.ones(1, dtype=single))
-        self.register_buffer("rows", torch.zeros(num_voters, row_size, dtype=single))
-        self.register_buffer("reach", torch.ones(num_voters, dtype=single))
-        self.register_buffer("hashes", torch.zeros(num_nodes, dtype=torch.int64))
+        self.origin = nn.Buffer(torch.zeros(1, dtype=single))
+        self.center = nn.Buffer(torch.zeros(row_size, dtype=single))
+        self.spread = nn.Buffer(torch.ones(1, dtype=single))
+        self.rows = nn.Buffer(torch.zeros(num_voters, row_size, dtype=single))
+        self.reach = nn.Buffer(torch.ones(num_voters, dtype=single))
+        self.hashes = nn.Buffer(torch.zeros(num_nodes, dtype=torch.int64))
         even = torch.full((num_nodes, num_classes), -math.log(num_classes))
-        self.register_buffer("beliefs", even.to(single))
+        self.beliefs = nn.Buffer(even.to(single))
         self.head = Dense(row_size + num_classes, num_classes)
         with torch.no_grad():
             self.head.weight.zero_()
@@ -108,11 +102,10 @@ class Neighbors(Network):
             beliefs: Logarithms of probabilities, shape (M, C).
         """
         number = self.num_voters
-        self.rows = graph.remember(
-            ("voters", number), lambda: graph.nodes.read(np.arange(number))
-        )
+        voters = np.arange(number)
+        self.rows = graph.remember(("voters", number), lambda: graph.nodes.read(voters))
         self.votes = graph.remember(("votes", number), dict)
-        self.reach.copy_(torch.from_numpy(graph.reach[: self.num_voters]))
+        self.reach.copy_(torch.from_numpy(graph.reach[:number]))
         self.beliefs.copy_(beliefs)
 
     def embed(self, images: Tensor) -> Tensor:
@@ -180,45 +173,20 @@ class BlendNetwork(Neighbors):
     direction plus the mean height of its neighbors.
     """
 
-    weight: Tensor
-    spread_beliefs: Tensor
-    slopes: Tensor
-    heights: Tensor
-    offsets: Tensor
-
     def __init__(self, row_size: int, num_classes: int, *sizes: int) -> None:
         """Reserve the tensors, as :class:`Neighbors` does."""
         super().__init__(row_size, num_classes, *sizes)
         single, shape = torch.float32, (self.num_voters, num_classes)
-        self.register_buffer("weight", torch.ones(1, dtype=single))
-        self.register_buffer("spread_beliefs", torch.zeros(shape, dtype=single))
-        self.register_buffer("slopes", torch.zeros(num_classes, row_size, dtype=single))
-        self.register_buffer("heights", torch.zeros(shape, dtype=single))
-        self.register_buffer("offsets", torch.zeros(num_classes, dtype=single))
-
-    def set_mixture(
-        self,
-        *,
-        weight: float,
-        spread: Tensor,
-        slopes: Tensor,
-        heights: Tensor,
-        offsets: Tensor,
-    ) -> None:
-        """Set the rule for rows that are not of the pool.
-
-        Args:
-            weight: Of spreading, from 0 to 1.
-            spread: Its logarithms of probabilities of those who vote, shape (R, C).
-            slopes: What each number of a centered direction adds, shape (C, D).
-            heights: What each of those who vote adds, shape (R, C).
-            offsets: Added to logarithms of the mixed probabilities, shape (C,).
-        """
-        self.weight.fill_(weight)
-        self.spread_beliefs.copy_(spread)
-        self.slopes.copy_(slopes)
-        self.heights.copy_(heights)
-        self.offsets.copy_(offsets)
+        self.weight = nn.Buffer(torch.ones(1, dtype=single))
+        """Of spreading, from 0 to 1."""
+        self.spread_beliefs = nn.Buffer(torch.zeros(shape, dtype=single))
+        """Its logarithms of probabilities of those who vote, shape (R, C)."""
+        self.slopes = nn.Buffer(torch.zeros(num_classes, row_size, dtype=single))
+        """What each number of a centered direction adds."""
+        self.heights = nn.Buffer(torch.zeros(shape, dtype=single))
+        """What each of those who vote adds, shape (R, C)."""
+        self.offsets = nn.Buffer(torch.zeros(num_classes, dtype=single))
+        """Added to logarithms of the mixed probabilities."""
 
     def _count_votes(self, unit: Tensor, near_nK: Tensor, weights_nK: Tensor) -> Tensor:
         """Return logarithms of probabilities, shape (n, C)."""

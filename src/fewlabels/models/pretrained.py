@@ -10,7 +10,7 @@ Shapes: n images, c channels, h and w pixels, F features.
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -35,6 +35,7 @@ from fewlabels.errors import (
     whole_number,
 )
 from fewlabels.models import checkpoint
+from fewlabels.models.checkpoint import Shapes
 from fewlabels.models.encoders import (
     PROCESSORS,
     config_file,
@@ -53,15 +54,8 @@ MAX_SIDE = 2048
 
 _SIDE = Limits(at_least=1, at_most=MAX_SIDE)
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's colors
-_CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
-_CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 _DEFAULT_SIDE = 224
-_DEFAULT_CROP = 0.875
 _MIN_CROP = 0.25  # images are resized to the inverse of it
-_COLORS = 3
-_IMAGE_AXES = 4
-_TOKEN_AXES = 3
-_MAX_LEVEL = 255.0
 _MAX_NUMBERS = {"timm": 2**16, "transformers": 2**19}
 """Largest whole number in a configuration: of layers, of classes, of anything. Those of
 transformers may have the vocabulary of a text model."""
@@ -101,7 +95,7 @@ class Preparation(Settings):
     def __post_init__(self) -> None:
         """Check what files may say."""
         super().__post_init__()
-        if {len(self.mean), len(self.spread)} != {_COLORS} or 0 in self.spread:
+        if not len(self.mean) == len(self.spread) == 3 or 0 in self.spread:
             seen = f"mean {self.mean} and spread {self.spread}"
             raise UsageError(f"Colors have {seen}; give three numbers each, not 0.")
 
@@ -124,35 +118,32 @@ class Preparation(Settings):
                 for size in ((height, scale[1]), scale):
                     mode = self.interpolation
                     levels = F.interpolate(levels, size, mode=mode, antialias=True)
-                    levels = levels.round().clamp(0, _MAX_LEVEL)
+                    levels = levels.round().clamp(0, 255)
         if self.crop is not None:
             (height, width), (tall, wide) = levels.shape[2:], self.crop
             top, left = round((height - tall) / 2), round((width - wide) / 2)
             levels = levels[:, :, top : top + tall, left : left + wide]
         mean = levels.new_tensor(self.mean)[:, None, None]
         spread = levels.new_tensor(self.spread)[:, None, None]
-        return (levels / _MAX_LEVEL - mean) / spread
+        return (levels / 255 - mean) / spread
 
 
 def _as_levels(images: Tensor) -> Tensor:
     """Return images in [-1, 1] as three colors of whole levels, 0 to 255."""
-    return ((images + 1) * (_MAX_LEVEL / 2)).round().expand(-1, _COLORS, -1, -1)
+    return ((images + 1) * 127.5).round().expand(-1, 3, -1, -1)
 
 
 class Prepared(nn.Module):
     """A network together with the preparation of its images."""
 
-    def __init__(self, network: nn.Module, preparation: Any) -> None:
-        """Combine a network, which returns rows or maps, and a preparation."""
+    def __init__(self, network: nn.Module, preparation: Any, side: int | None) -> None:
+        """Combine a network, which returns rows or maps, and a preparation.
+
+        Images whose shorter side is ``side`` need not be enlarged.
+        """
         super().__init__()
         self.network: Any = network
-        self.preparation = preparation
-
-    @property
-    def side(self) -> int | None:
-        """Side of images that need not be enlarged."""
-        side: int | None = self.preparation.side
-        return side
+        self.preparation, self.side = preparation, side
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the output of the network for images in [-1, 1], (n, c, h, w)."""
@@ -164,15 +155,15 @@ class Prepared(nn.Module):
 
         A network that draws at random, such as a masked autoencoder, is refused.
         """
-        side = self.side or _DEFAULT_SIDE
-        size, draws = (1, _COLORS, side, side), rng.stream(0, "noise to try")
-        noise = 2 * torch.rand(size, generator=draws) - 1
+        side, draws = self.side or _DEFAULT_SIDE, rng.stream(0, "noise to try")
+        noise = 2 * torch.rand((1, 3, side, side), generator=draws) - 1
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             first, again = self.eval()(noise), self(noise)
         if not torch.allclose(first, again):
             raise UsageError("The network's features are random; choose another.")
+        width = first.shape[1]
         return ModuleEncoder(
-            self, name=name, feature_size=first.shape[1], is_portable=is_portable
+            self, name=name, feature_size=width, is_portable=is_portable
         )
 
 
@@ -186,20 +177,13 @@ class Transformer(Prepared):
 
     def __init__(self, network: nn.Module, processor: Any, *, has_pooler: bool) -> None:
         """Wrap a network and its processor, which needs no torchvision."""
-        super().__init__(network, processor)
+        sizes = [getattr(processor, name, None) or {} for name in ("size", "crop_size")]
+        keys = ("shortest_edge", "height")
+        sides = [int(size[key]) for size in sizes for key in keys if size.get(key)]
+        super().__init__(network, processor, sides[0] if sides else None)
         self.has_pooler = has_pooler
         words = {name.rpartition(".")[2] for name, _ in network.named_parameters()}
         self.has_class_token = not words.isdisjoint(_CLASS_TOKENS)
-
-    @property
-    def side(self) -> int | None:
-        """Shorter side of images that need not be enlarged."""
-        for name in ("size", "crop_size"):
-            size = getattr(self.preparation, name, None) or {}
-            for key in ("shortest_edge", "height"):
-                if size.get(key):
-                    return int(size[key])
-        return None
 
     def forward(self, images: Tensor) -> Tensor:
         """Return rows (n, F), or maps (n, F, h, w), of images in [-1, 1]."""
@@ -207,18 +191,18 @@ class Transformer(Prepared):
         inputs = self.preparation(
             levels, return_tensors="pt", input_data_format="channels_first"
         )["pixel_values"]
+        rows: Tensor
         if hasattr(self.network, "get_image_features"):
-            outputs: Any = self.network.get_image_features(pixel_values=inputs)
-            rows: Tensor = getattr(outputs, "pooler_output", outputs)
-            return rows
-        outputs = self.network(pixel_values=inputs)
-        pooled: Tensor | None = getattr(outputs, "pooler_output", None)
-        if pooled is not None and self.has_pooler:
-            return pooled
-        hidden: Tensor = outputs.last_hidden_state
-        if hidden.ndim != _TOKEN_AXES:
-            return hidden
-        return hidden[:, 0] if self.has_class_token else hidden.mean(dim=1)
+            outputs = self.network.get_image_features(pixel_values=inputs)
+            rows = getattr(outputs, "pooler_output", outputs)
+        else:
+            outputs = self.network(pixel_values=inputs)
+            pooled: Any = getattr(outputs, "pooler_output", None)
+            has_pooled = self.has_pooler and pooled is not None
+            rows = pooled if has_pooled else outputs.last_hidden_state
+        if rows.ndim == 3:  # tokens
+            rows = rows[:, 0] if self.has_class_token else rows.mean(dim=1)
+        return rows
 
 
 def from_folder(path: Path, *, size: int | None = None) -> ModuleEncoder:
@@ -252,14 +236,13 @@ def from_folder(path: Path, *, size: int | None = None) -> ModuleEncoder:
 
 
 def _load_timm(
-    path: Path, config: Config, shapes: checkpoint.Shapes, size: int | None
+    path: Path, config: Config, shapes: Shapes, size: int | None
 ) -> Prepared:
     is_open_clip = "model_cfg" in config
     if is_open_clip:
         config = _config_of_open_clip(path, config)
-    preparation = timm_preparation(
-        path, config, None if size is None else whole_number("size", size)
-    )
+    size = None if size is None else whole_number("size", size)
+    preparation = timm_preparation(path, config, size)
     timm: Any = import_module("timm")
     name, arguments = config["architecture"], dict(config.get("model_args") or {})
     if not timm.is_model(name) or arguments.keys() & _TIMM_REFUSED:
@@ -286,7 +269,7 @@ def _load_timm(
     _check_complete(path, [n for n in wanted if shapes.get(n) != wanted[n].shape])
     network: nn.Module = build()
     network.load_state_dict(weights, strict=False)  # the file has a classifier, too
-    return Prepared(network, preparation)
+    return Prepared(network, preparation, preparation.side)
 
 
 def _config_of_open_clip(path: Path, config: Config) -> Config:
@@ -311,19 +294,19 @@ def _config_of_open_clip(path: Path, config: Config) -> Config:
     if vision:
         raise unusable_model(path, f"'{next(iter(vision))}' is not supported")
     kind = "clip_quickgelu" if model.get("quick_gelu") else "clip"
-    own = {"input_size": (_COLORS, side, side), "crop_pct": 1.0}
+    is_squashed = published.get("resize_mode") == "squash"
+    prepared = {
+        "input_size": (3, side, side),
+        "crop_pct": 1.0,
+        "crop_mode": "squash" if is_squashed else "center",
+        "mean": (0.48145466, 0.4578275, 0.40821073),
+        "std": (0.26862954, 0.26130258, 0.27577711),
+    }
     shared = published.keys() & {"mean", "std", "interpolation"}
-    own |= {key: published[key] for key in shared}
-    mode = "squash" if published.get("resize_mode") == "squash" else "center"
     return {
         "architecture": f"vit_base_patch16_{kind}_224",
         "model_args": arguments,
-        "pretrained_cfg": {
-            "mean": _CLIP_MEAN,
-            "std": _CLIP_STD,
-            "crop_mode": mode,
-            **own,
-        },
+        "pretrained_cfg": prepared | {key: published[key] for key in shared},
     }
 
 
@@ -331,10 +314,10 @@ def timm_preparation(path: Path, config: Config, size: int | None) -> Preparatio
     """Return how a network wants images: timm's rule, by its pretrained_cfg."""
     published = config.get("pretrained_cfg", config)
     built_for = (config.get("model_args") or {}).get("img_size")
-    default = (_COLORS, _DEFAULT_SIDE, _DEFAULT_SIDE)
-    sides = size or built_for or (published.get("input_size") or default)[1:]
+    sides = size or built_for or (published.get("input_size") or [])[1:]
+    sides = sides or _DEFAULT_SIDE
     height, width = (sides, sides) if isinstance(sides, int) else sides
-    share = published.get("crop_pct") or _DEFAULT_CROP
+    share = published.get("crop_pct") or 0.875
     scale = math.floor(height / share), math.floor(width / share)
     mode = published.get("crop_mode") or "center"
     if mode == "border" or share > 1:
@@ -351,7 +334,7 @@ def timm_preparation(path: Path, config: Config, size: int | None) -> Preparatio
 
 
 def _load_transformers(
-    path: Path, config: Config, shapes: checkpoint.Shapes, size: int | None
+    path: Path, config: Config, shapes: Shapes, size: int | None
 ) -> Prepared:
     if size is not None:
         raise UsageError(f"size is {size}; leave it out for models of transformers.")
@@ -403,9 +386,7 @@ def _quiet_transformers() -> Iterator[Any]:
             log.enable_progress_bar()
 
 
-def _outline(
-    path: Path, build: Callable[[], nn.Module], shapes: checkpoint.Shapes
-) -> nn.Module:
+def _outline(path: Path, build: Callable[[], nn.Module], shapes: Shapes) -> nn.Module:
     """Return a network on the meta device, where weights take no memory.
 
     A configuration may ask for any number of layers of any width. What has more parts,
@@ -425,17 +406,12 @@ def _outline(
             seen = f"it asks for a larger network than its {len(shapes)} tensors"
             raise unusable_model(path, seen)
 
-    hooks = [
-        registration.register_module_parameter_registration_hook(count),
-        registration.register_module_buffer_registration_hook(count),
-        registration.register_module_module_registration_hook(count),
-    ]
-    try:
+    with ExitStack() as hooks:
+        for kind in ("parameter", "buffer", "module"):
+            register = f"register_module_{kind}_registration_hook"
+            hooks.callback(getattr(registration, register)(count).remove)
         with torch.device("meta"):
             return build()
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _check_complete(path: Path, lacking: Sequence[str]) -> None:
@@ -493,19 +469,17 @@ def from_onnx(
         raise UsageError(
             f"size is {size}; '{path}' takes images of {height} x {width} pixels only."
         )
+    mean, spread = tuple(mean), tuple(spread)
     preparation = Preparation(
-        scale=(height, width),
-        interpolation=interpolation,
-        mean=tuple(mean),
-        spread=tuple(spread),
+        scale=(height, width), interpolation=interpolation, mean=mean, spread=spread
     )
     # Weights are in the file, or in files beside it with the usual names.
-    files = sorted(
-        p for p in path.parent.iterdir() if p.name.startswith(path.name) and p.is_file()
-    )
+    beside = path.parent.iterdir()
+    files = sorted(p for p in beside if p.name.startswith(path.name) and p.is_file())
     digest = hash_files(files, repr((preparation, output)))
-    prepared = Prepared(network, preparation)
-    return prepared.encoder(f"onnx-{path.stem}-{digest}", is_portable=False)
+    name = f"onnx-{path.stem}-{digest}"
+    prepared = Prepared(network, preparation, preparation.side)
+    return prepared.encoder(name, is_portable=False)
 
 
 class OnnxNetwork(nn.Module):
@@ -522,8 +496,8 @@ class OnnxNetwork(nn.Module):
         inputs = self._session.get_inputs()
         shapes = [tuple(node.shape) for node in inputs]
         self.input_name, self.input_shape = inputs[0].name, shapes[0]
-        is_image = len(shapes) == 1 and len(shapes[0]) == _IMAGE_AXES
-        if not is_image or shapes[0][1] not in {_COLORS, "", None}:
+        is_image = len(shapes) == 1 and len(shapes[0]) == 4
+        if not is_image or shapes[0][1] not in {3, "", None}:
             seen = f"it takes inputs of shape {shapes}, not (n, 3, height, width)"
             raise unusable_model(path, seen)
 

@@ -125,12 +125,8 @@ def write_query(
     path, known = Path(path), _written_files(project)
     # Label Studio serves folders below its root, so the root is the folder above.
     folder = quote(project.images_folder.resolve().name)
-    texts = exchange.query_files(
-        path,
-        items,
-        project.snapshot().classes,
-        image_address=f"{exchange.IMAGE_ADDRESS}{folder}/",
-    )
+    address = f"{exchange.IMAGE_ADDRESS}{folder}/"
+    texts = exchange.query_files(path, items, project.snapshot().classes, address)
     for file in texts:
         content = file.read_bytes() if file.is_file() else b""
         if content and digest_of(content) not in known.get(str(file.resolve()), ()):

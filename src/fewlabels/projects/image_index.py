@@ -97,7 +97,7 @@ def fingerprint_of(file: ListedFile) -> bytes:
     return fingerprint if is_current else b""
 
 
-def unpack(
+def stacked(
     taken: Iterable[bytes],
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.float64]]:
     """Return lightness (N, 256), color (N, 32) and aspect (N,) of N fingerprints."""
@@ -127,7 +127,7 @@ def representatives(fingerprints: Mapping[str, bytes]) -> dict[str, str]:
     digests = sorted(fingerprints)
     if len(digests) < 2:
         return dict(zip(digests, digests, strict=True))
-    first = find_first_alike(*unpack(map(fingerprints.__getitem__, digests)))
+    first = find_first_alike(*stacked(map(fingerprints.__getitem__, digests)))
     return {own: digests[place] for own, place in zip(digests, first, strict=True)}
 
 
@@ -272,7 +272,7 @@ def thumbnails(items: Sequence[Item]) -> NDArray[np.float32]:
         Shape (n, 64).
     """
     blank = bytes(LAYOUT.itemsize)
-    lightness, *_ = unpack(fingerprint_of(item) or blank for item in items)
+    lightness, *_ = stacked(fingerprint_of(item) or blank for item in items)
     half = SIDE // 2
     parts = lightness.reshape(-1, half, 2, half, 2).mean(axis=(2, 4))
     parts = parts.reshape(-1, half**2)

@@ -61,7 +61,7 @@ class Imported:
     """The columns of a table that held ``file_name`` and ``label``."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class UndoneImport:
     """The result of undoing an import."""
 
@@ -129,7 +129,7 @@ def import_labels(
             )
     else:
         most = max(_MAX_ROWS, _MAX_ROWS_PER_IMAGE * len(items))
-        rows = list(islice(exchange.read_rows(path, columns, content), most + 1))
+        rows = list(islice(exchange.load_rows(path, columns, content), most + 1))
         if len(rows) > most:
             rows = [Fault(1, f"the file has more than {most:,} rows; split it.")]
         elif not rows:
@@ -200,12 +200,10 @@ def undo_import(project: "Project", uuid: str | None = None) -> UndoneImport:
         for entry in store.classes():
             added = store.event(part_uuid(uuid, _CLASS, entry.name))
             if added and entry.is_active and entry.number not in named:
-                facts = {"name": entry.name}
-                labels.write_class(store, Kind.CLASS_RETIRED, entry.number, facts)
+                retiring, facts = Kind.CLASS_RETIRED, {"name": entry.name}
+                labels.write_class(store, retiring, entry.number, facts, None)
                 retired.append(entry.name)
-    return UndoneImport(
-        uuid=uuid, num_labels=len(undone), retired_classes=tuple(retired)
-    )
+    return UndoneImport(uuid, len(undone), tuple(retired))
 
 
 def _folder_rows(

@@ -83,17 +83,18 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
     with warnings.catch_warnings():
         # The notes of a status say whether class shares fit.
         warnings.simplefilter("ignore", TargetWarning)
-        classifier = trainer.fit(
-            pool,
-            stream(project.settings.seed, "train", purpose),
-            workspace=workspace / digest[:16],
-        )
+        draws = stream(project.settings.seed, "train", purpose)
+        classifier = trainer.fit(pool, draws, workspace=workspace / digest[:16])
     logits = classifier.outputs(pool.images, torch.arange(len(pool))).logits
     sureness, predicted = logits.double().softmax(dim=1).max(dim=1)
-    audit = sorted(snapshot.audit & snapshot.positions.keys())
+    audit = {i: place for i, place in snapshot.positions.items() if i in snapshot.audit}
     is_free = pool.labels == UNKNOWN
-    is_free[[snapshot.positions[item] for item in audit]] = False
-    guesses = _guesses(pool, predicted)
+    is_free[list(audit.values())] = False
+    guesses = np.empty(len(pool), dtype=_GUESS)  # of images known by a hash of their id
+    hashes = b"".join(sha256(name.encode()).digest()[:8] for name in pool.ids)
+    guesses["item"] = np.frombuffer(hashes, dtype="<u8")
+    guesses["class"] = predicted.numpy()
+    unlabeled = guesses[is_free.numpy()]
     counts = torch.bincount(predicted, minlength=pool.num_classes)
     with project.alone(_MODELS_LOCK, "writing a model", timeout=-1):
         number = len(project.records())
@@ -108,20 +109,12 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
             labels=snapshot.labels_digest,
             classes=pool.classes,
             class_counts=pool.class_counts,
-            audit={
-                item: pool.classes[int(predicted[snapshot.positions[item]])]
-                for item in audit
-            },
+            audit={i: pool.classes[int(predicted[p])] for i, p in audit.items()},
             predicted=tuple(counts.tolist()),
-            confidences={
-                item: round(float(sureness[snapshot.positions[item]]), 6)
-                for item in audit
-            },
+            confidences={i: round(float(sureness[p]), 6) for i, p in audit.items()},
             mean_confidence=float(sureness[is_free].mean()) if is_free.any() else None,
             num_unlabeled=int(is_free.sum()),
-            change=_change(
-                project, chosen.name, len(pool.labeled), guesses[is_free.numpy()]
-            ),
+            change=_change(project, chosen.name, len(pool.labeled), unlabeled),
         )
         save_model(folder, classifier, pool.classes, pool.images.shape)
         with files.replace_file(folder / _GUESSES) as partial:
@@ -129,15 +122,6 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
         folders.write_record(folder, record)
     shutil.rmtree(workspace, ignore_errors=True)
     return Trained(record, is_new=True)
-
-
-def _guesses(pool: Pool, predicted: torch.Tensor) -> NDArray[np.void]:
-    """Return the predicted class of each image, which is known by a hash of its id."""
-    guesses = np.empty(len(pool), dtype=_GUESS)
-    hashes = b"".join(sha256(name.encode()).digest()[:8] for name in pool.ids)
-    guesses["item"] = np.frombuffer(hashes, dtype="<u8")
-    guesses["class"] = predicted.numpy()
-    return guesses
 
 
 def _change(

@@ -75,9 +75,8 @@ def new_round(
     if unknown:
         # The labels that the model expects: otherwise a strategy would ask about the
         # same regions again before the answers are there.
-        logits = classifier.outputs(pool.images, torch.tensor(unknown)).logits
         labels = pool.labels.clone()
-        labels[unknown] = logits.argmax(dim=1).to(labels)
+        labels[unknown] = _shares(classifier, pool, unknown).argmax(dim=1).to(labels)
         expected = replace(pool, labels=labels)
     draws, history = stream(settings.seed, "query", step), snapshot.history()
     query = chooser.select(classifier, expected, size, draws, history=history)
@@ -85,9 +84,8 @@ def new_round(
     asked = [RoundItem(pool.ids[index]) for index in query.indices.tolist()]
     if audit or again:  # mixed, so that nobody can tell what measures
         asked += [*(RoundItem(pool.ids[index], "audit") for index in audit), *again]
-        order = torch.randperm(
-            len(asked), generator=stream(settings.seed, "order", step)
-        )
+        draws = stream(settings.seed, "order", step)
+        order = torch.randperm(len(asked), generator=draws)
         asked = [asked[place] for place in order.tolist()]
     options: dict[str, Any] = {
         "strategy_options": choice.options,
@@ -95,18 +93,11 @@ def new_round(
         "record": dict(query.record),
         "class_counts": list(pool.class_counts),
     }
-    if pending:  # the first round with an open image, of those that are handed out
-        still_open = {entry.item for entry in snapshot.open}
-        options["since"] = next(
-            each.step
-            for each in snapshot.open_rounds
-            if any(entry.item in still_open for entry in each.items)
-        )
+    if pending:
+        options["since"] = _first_open(snapshot)
     if model is not None and all(entry.role == "query" for entry in asked):
-        names = {entry.item for entry in asked}
-        indices = [index for index, name in enumerate(pool.ids) if name in names]
-        logits = classifier.outputs(pool.images, torch.tensor(indices)).logits
-        shares = logits.double().softmax(dim=1).tolist()
+        indices = sorted(snapshot.positions[entry.item] for entry in asked)
+        shares = _shares(classifier, pool, indices).tolist()
         known = (pool.ids[index] for index in indices)
         options["guesses"] = dict(zip(known, shares, strict=True))
     candidates = (pool.ids[index] for index in pool.candidates.tolist())
@@ -120,6 +111,21 @@ def new_round(
             model=None if model is None else model.name,
             candidates_digest=candidates_digest(candidates),
         )
+    )
+
+
+def _shares(classifier: Classifier, pool: Pool, indices: list[int]) -> torch.Tensor:
+    logits = classifier.outputs(pool.images, torch.tensor(indices)).logits
+    return logits.double().softmax(dim=1)
+
+
+def _first_open(snapshot: Snapshot) -> int:
+    """Return the first round with an open image, of those that are handed out."""
+    still_open = {entry.item for entry in snapshot.open}
+    return next(
+        each.step
+        for each in snapshot.open_rounds
+        if any(entry.item in still_open for entry in each.items)
     )
 
 

@@ -97,11 +97,6 @@ class Snapshot:
         labels = (verdict for verdict in self.verdicts if verdict.kind in LABELS)
         return len({label.item for label in labels if label.is_asked})
 
-    @property
-    def num_imported(self) -> int:
-        """Images whose label existed before and was imported."""
-        return len({verdict.item for verdict in self.verdicts if verdict.is_imported})
-
     @cached_property
     def skipped(self) -> frozenset[str]:
         """Images that somebody found not worth a label."""

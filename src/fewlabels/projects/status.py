@@ -133,7 +133,7 @@ def project_status(project: "Project") -> Status:
         num_candidates=len(snapshot.candidates),
         budget=settings.budget,
         num_spent=snapshot.num_spent,
-        num_imported=snapshot.num_imported,
+        num_imported=len({v.item for v in snapshot.verdicts if v.is_imported}),
         num_open=len(snapshot.open),
         num_skipped=len(snapshot.skipped),
         num_unsure=len({v.item for v in snapshot.verdicts if v.kind is Kind.UNSURE}),

@@ -2,43 +2,21 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 from math import isfinite
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from fewlabels.errors import UnknownNameError, count
-from fewlabels.experiments.bench.folder import (
-    BenchFolder,
-    Results,
-    outdated,
-    read_results,
-)
+from fewlabels.experiments import bench
+from fewlabels.experiments.bench.folder import BenchFolder, Results
 from fewlabels.experiments.evaluation import retraining_noise
 from fewlabels.files import wrap_os_errors
+from fewlabels.report import bench_sections, wording
 from fewlabels.report.bench_picks import overlap_section, redundancy_section
-from fewlabels.report.bench_sections import (
-    AREA,
-    END,
-    OTHER_SCALE,
-    Comparison,
-    Context,
-    accuracy_section,
-    comparison_section,
-    context_of,
-    saving_sentences,
-    savings_section,
-)
+from fewlabels.report.bench_sections import AREA, END, OTHER_SCALE, Comparison, Context
 from fewlabels.report.page import Block, Column, Page, Row, Section, Table
-from fewlabels.report.wording import (
-    as_facts,
-    environment_facts,
-    in_percent,
-    join_words,
-    merged,
-    number,
-)
 
 _ENDINGS = (".csv", ".tex", ".png", ".svg")
 _NAMES = (
@@ -76,22 +54,18 @@ def write_bench_report(
     if experiment is None:
         raise UnknownNameError("experiment", name, folder.experiments())
     path = out or folder.report_folder(name)
-    results = read_results(folder, experiment)
-    page = bench_page(results, others=outdated(experiment, folder))
-    written = set()
+    results = bench.read_results(folder, experiment)
+    page = bench_page(results, others=bench.outdated(experiment, folder))
+    # Files of an earlier report would be mistaken for results of this page.
+    for file in () if out else (*path.glob("tables/*"), *path.glob("figures/*")):
+        if file.suffix in _ENDINGS and file.stem.partition("-")[0] in _NAMES:
+            with wrap_os_errors(file):
+                file.unlink(missing_ok=True)
     for block in [block for section in page.sections for block in section.blocks]:
         for table in block.tables:
             table.write(path / "tables")
-            written.add(table.name)
         if block.drawing is not None:
             block.drawing.save(path / "figures")
-            written.add(block.drawing.name)
-    # Files of an earlier report would be mistaken for results of this page.
-    for file in () if out else (*path.glob("tables/*"), *path.glob("figures/*")):
-        is_ours = file.suffix in _ENDINGS and file.stem.partition("-")[0] in _NAMES
-        if is_ours and file.stem not in written:
-            with wrap_os_errors(file):
-                file.unlink(missing_ok=True)
     return page.write(path / "index.html")
 
 
@@ -100,12 +74,12 @@ def bench_page(results: Results, *, others: Sequence[str] = ()) -> Page:
 
     ``others`` are further warnings, those of :func:`bench.outdated`.
     """
-    context = context_of(results)
+    context = bench_sections.context_of(results)
     experiment = context.experiment
     sections = [
-        accuracy_section(context),
-        comparison_section(context),
-        savings_section(context),
+        bench_sections.accuracy_section(context),
+        bench_sections.comparison_section(context),
+        bench_sections.savings_section(context),
         redundancy_section(context),
         overlap_section(context),
         Section("cost", "Time and memory", _cost(context)),
@@ -122,7 +96,7 @@ def bench_page(results: Results, *, others: Sequence[str] = ()) -> Page:
         for condition in experiment.conditions
     ]
     shared = {
-        "Strategies": join_words([who.label for who in context.contenders]),
+        "Strategies": wording.join_words([who.label for who in context.contenders]),
         "Seeds": ", ".join(map(str, experiment.seeds)),
         "Scale": "the paper's" if experiment.scale == "paper" else "two cores",
     }
@@ -140,9 +114,14 @@ def bench_page(results: Results, *, others: Sequence[str] = ()) -> Page:
         sections=sections,
         facts={
             "Experiment": [shared] * len(settings),
-            "Settings": list(map(as_facts, settings)),
-            "Data": [merged(as_facts(run["data"]) for run in runs) for runs in begun],
-            "Created with": [merged(map(environment_facts, runs)) for runs in begun],
+            "Settings": list(map(wording.as_facts, settings)),
+            "Data": [
+                wording.merged(wording.as_facts(run["data"]) for run in runs)
+                for runs in begun
+            ],
+            "Created with": [
+                wording.merged(map(wording.environment_facts, runs)) for runs in begun
+            ],
         },
         columns=headings if len(headings) > 1 else (),
     )
@@ -152,13 +131,13 @@ def finding(context: Context) -> str:
     """Return the result in a sentence or two."""
     if not context.num_finished:
         return f"None of {count(len(context.cells), 'run')} is finished yet."
-    return (saving_sentences(context) or [_outcome(context)])[0]
+    return (bench_sections.saving_sentences(context) or [_outcome(context)])[0]
 
 
 def _explanation(context: Context) -> list[str]:
     """Return how the result was obtained, and what is not finished."""
     experiment, finished = context.experiment, context.num_finished
-    sentences = saving_sentences(context)[1:]
+    sentences = bench_sections.saving_sentences(context)[1:]
     if sentences:
         sentences.append(_outcome(context))
     if experiment.about.strip():
@@ -168,16 +147,15 @@ def _explanation(context: Context) -> list[str]:
             f"{OTHER_SCALE}: the settings are meant for two CPU cores, so the numbers "
             "are not comparable with the paper's."
         )
-    total = count(len(context.cells), "run")
-    is_all = finished == len(context.cells)
-    done = f"All {total}" if is_all else f"{finished:,} of {total}"
+    total, num_all = count(len(context.cells), "run"), len(context.cells)
+    done = f"All {total}" if finished == num_all else f"{finished:,} of {total}"
     seeds = {len(case.seeds): None for case in context.conditions}
     shape = [
         count(len(experiment.strategies), "strategy", "strategies"),
         count(len(experiment.conditions), "condition"),
         " or ".join(count(number, "seed") for number in seeds),
     ]
-    return [*sentences, f"{done} are finished: {join_words(shape)}."]
+    return [*sentences, f"{done} are finished: {wording.join_words(shape)}."]
 
 
 def _outcome(context: Context) -> str:
@@ -190,13 +168,13 @@ def _outcome(context: Context) -> str:
             "and two seeds that every strategy has finished and measured."
         )
     pairs = sorted({comparison.test.num_pairs for comparison in tests})
-    seeds = count(pairs[-1], "paired seed")
-    seeds = seeds if len(pairs) == 1 else f"{pairs[0]} to {seeds}"
-    ends = [comparison for comparison in tests if comparison.measure == END]
-    measures = {comparison.measure_text for comparison in ends}
+    seeds = wording.span([*map(str, pairs[:-1]), count(pairs[-1], "paired seed")])
+    measures = {own.measure_text for own in tests if own.measure == END}
     where = measures.pop() if len(measures) == 1 else "at the end of any run"
-    clear = _clear(context, ends)
-    areas = _clear(context, [c for c in tests if c.measure == AREA])
+    clear, areas = (
+        _clear(context, [own for own in tests if own.measure == measure])
+        for measure in (END, AREA)
+    )
     over = f" By the area under the curve, {areas}." if areas else ""
     if not clear:
         return (
@@ -214,14 +192,14 @@ def _clear(context: Context, tests: Sequence[Comparison]) -> str:
         clear = [test for test in significant if sign * test.difference > 0]
         if clear:
             shares = sorted(abs(test.difference) for test in clear)
-            sizes = [f"{100 * share:.1f}" for share in shares]
+            by = wording.span(map(wording.in_percent, shares))
+            against = clear[0].against
             names = [
                 f"{name} (under {times} of {total} conditions)" if total > 1 else name
                 for name, times in Counter(test.name for test in clear).items()
             ]
-            by, against = " to ".join(sizes[:1] + sizes[1:][-1:]), clear[0].against
-            parts.append(f"{join_words(names)} {verb} {against} by {by} points")
-    return join_words(parts)
+            parts.append(f"{wording.join_words(names)} {verb} {against} by {by} points")
+    return wording.join_words(parts)
 
 
 def _warnings(context: Context) -> Iterator[str]:
@@ -252,7 +230,7 @@ def _warnings(context: Context) -> Iterator[str]:
     ]
     if mixed:
         yield (
-            f"The runs were made with different {join_words(mixed)} (see "
+            f"The runs were made with different {wording.join_words(mixed)} (see "
             "'Settings and versions'). Results of one seed can differ between them, "
             "which may explain part of the differences."
         )
@@ -277,15 +255,16 @@ def _noise(context: Context) -> Sequence[str]:
     if len(known) < 2:
         return ()
     noise = retraining_noise(known)
+    numbers = (noise.mean, noise.deviation, noise.low, noise.high)
+    mean, deviation, low, high = (wording.in_percent(share, 2) for share in numbers)
     first = context.conditions[0].condition.settings
     return [
         f"{count(noise.num_trainings, 'training')} on the same "
         f"{count(first.budget, 'label')}, random and even over the classes, reach "
-        f"{in_percent(noise.mean, 2)} ± {in_percent(noise.deviation, 2)} % (mean ± "
-        "sample standard deviation). The true deviation is between "
-        f"{in_percent(noise.low, 2)} and {in_percent(noise.high, 2)} points (95 % "
-        "interval). A smaller difference between single runs may come from "
-        "training alone, whatever was labeled."
+        f"{mean} ± {deviation} % (mean ± sample standard deviation). The true "
+        f"deviation is between {low} and {high} points (95 % interval). A smaller "
+        "difference between single runs may come from training alone, whatever was "
+        "labeled."
     ]
 
 
@@ -299,30 +278,29 @@ def _notes(context: Context) -> Sequence[str]:
     return notes
 
 
-def _known(timings: Sequence[Mapping[str, Any]], key: str) -> list[float]:
-    """Return what was measured under a key, where it was."""
-    return [timing[key] for timing in timings if timing.get(key) is not None]
-
-
 def _cost(context: Context) -> Sequence[Block]:
     """Return time and memory, where they were measured."""
     rows: list[Row] = []
-    for case in context.conditions:
-        for who in context.contenders:
-            timings = [t for run in case.runs(who.label) for t in run.timings]
-            later = [timing for timing in timings if timing["step"] > 0] or timings
-            queries = _known(timings, "query_seconds")
-            peaks = _known(timings, "query_peak_mb")
-            trainings = _known(later, "train_seconds")
-            row = [
-                who.short,
-                number(median(queries) if queries else None),
-                number(max(queries, default=None)),
-                number(max(peaks, default=None)),
-                count(len(queries)),
-                number(median(trainings) if trainings else None),
-            ]
-            rows.append([case.heading, *row] if case.heading else row)
+    for case, who in product(context.conditions, context.contenders):
+        timings = [timing for run in case.runs(who.label) for timing in run.timings]
+        later = [timing for timing in timings if timing["step"] > 0] or timings
+        queries, peaks, trainings = (
+            [own[key] for own in measured if own.get(key) is not None]
+            for measured, key in (
+                (timings, "query_seconds"),
+                (timings, "query_peak_mb"),
+                (later, "train_seconds"),
+            )
+        )
+        row = [
+            who.short,
+            wording.number(median(queries) if queries else None),
+            wording.number(max(queries, default=None)),
+            wording.number(max(peaks, default=None)),
+            count(len(queries)),
+            wording.number(median(trainings) if trainings else None),
+        ]
+        rows.append([case.heading, *row] if case.heading else row)
     query = ("Median (s)", "Longest (s)", "Peak memory (MB)", "Queries")
     table = Table(
         [

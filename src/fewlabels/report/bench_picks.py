@@ -11,14 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fewlabels.experiments import evaluation
 from fewlabels.experiments.bench.folder import CellResult
-from fewlabels.experiments.evaluation import (
-    chance_overlap,
-    overlap_across_trials,
-    overlap_of_unions,
-    overlap_per_trial,
-    redundant_share,
-)
 from fewlabels.experiments.evaluation.comparisons import Array
 from fewlabels.report.bench_sections import ConditionContext, Context
 from fewlabels.report.figures import evenly_spaced
@@ -131,7 +125,7 @@ def copies_in(runs: Sequence[CellResult]) -> list[tuple[int, float]]:
                 originals = [name.rpartition("#")[0] or name for name in labeled]
                 groups = np.unique(originals, return_inverse=True)[1].tolist()
                 new = range(len(old), len(labeled))
-                copies += len(picks) * redundant_share(new, old, groups)
+                copies += len(picks) * evaluation.redundant_share(new, old, groups)
                 num_picks += len(picks)
         if num_picks:
             shares.append((num_picks, copies / num_picks))
@@ -155,10 +149,14 @@ def _overlap(
     for i, j in np.ndindex(size, size):
         shared = [a & b for a, b in zip(starts[i], starts[j], strict=True)]
         if i != j:
-            unions[i, j] = overlap_of_unions(sets[i], sets[j])
-            fair[i, j] = overlap_per_trial(sets[i], sets[j], starts=shared).mean()
+            unions[i, j] = evaluation.overlap_of_unions(sets[i], sets[j])
+            fair[i, j] = evaluation.overlap_per_trial(
+                sets[i], sets[j], starts=shared
+            ).mean()
         elif len(trials) > 1:
-            fair[i, j] = overlap_across_trials(sets[i], sets[j], starts=shared)
+            fair[i, j] = evaluation.overlap_across_trials(
+                sets[i], sets[j], starts=shared
+            )
     fair_chance = unions_chance = None
     described = next(cell.description for cell in case.cells if cell.description)
     pool_size = described["data"]["num_items"]
@@ -166,8 +164,8 @@ def _overlap(
     picked, rest = amount - start, pool_size - begun
     if 0 < picked <= min(pool_size - start, rest):
         joined = round(rest * (1 - (1 - picked / rest) ** len(trials)))
-        fair_chance = chance_overlap(pool_size - start, picked, picked)
-        unions_chance = chance_overlap(rest, joined, joined, shared=begun)
+        fair_chance = evaluation.chance_overlap(pool_size - start, picked, picked)
+        unions_chance = evaluation.chance_overlap(rest, joined, joined, shared=begun)
     return Overlap(amount, fair, fair_chance), Overlap(amount, unions, unions_chance)
 
 

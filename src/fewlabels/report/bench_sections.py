@@ -6,7 +6,7 @@ Shapes: S seeds, A strategies, T numbers of labels at which accuracy was measure
 from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import chain, product
+from itertools import chain, compress, product
 from math import isfinite, nan
 from typing import NamedTuple
 
@@ -44,6 +44,23 @@ class Contender(NamedTuple):
     hue: int
 
 
+class Measured(NamedTuple):
+    """Accuracy of one strategy at one number of labels, over its seeds."""
+
+    seeds: int = 0
+    mean: float = nan
+    deviation: float = nan
+    low: float = nan
+    high: float = nan
+
+
+def over_seeds(values_S: Array) -> Measured:
+    """Return mean, spread and interval of what was measured with some seeds."""
+    band = evaluation.curve_band(values_S[:, None])
+    numbers = (band.mean, band.deviation, band.low, band.high)
+    return Measured(len(values_S), *(number.item() for number in numbers))
+
+
 @dataclass(frozen=True, eq=False)
 class ConditionContext(ConditionResults):
     """One condition of an experiment, and what all strategies have measured there."""
@@ -58,11 +75,9 @@ class ConditionContext(ConditionResults):
     @cached_property
     def paired_labels(self) -> tuple[int, ...]:
         """Numbers of labels at which all complete seeds were measured."""
-        arrays = [
-            self.accuracies(name, self.complete_seeds) for name in self.strategies
-        ]
-        is_measured = np.isfinite(np.concatenate(arrays)).all(axis=0)
-        return tuple(np.array(self.num_labels, np.int64)[is_measured].tolist())
+        names, seeds = self.strategies, self.complete_seeds
+        values = np.concatenate([self.accuracies(name, seeds) for name in names])
+        return tuple(compress(self.num_labels, np.isfinite(values).all(axis=0)))
 
     @cached_property
     def paired(self) -> dict[str, Array]:
@@ -72,6 +87,18 @@ class ConditionContext(ConditionResults):
             name: self.accuracies(name, self.complete_seeds)[:, is_paired]
             for name in self.strategies
         }
+
+    @cached_property
+    def measured(self) -> "dict[str, dict[int, Measured]]":
+        """Accuracies by label of strategy and number of labels, where known."""
+        known: dict[str, dict[int, Measured]] = {name: {} for name in self.strategies}
+        for name, own in known.items():
+            columns = zip(self.num_labels, self.accuracies(name).T, strict=True)
+            for amount, values_S in columns:
+                is_known = np.isfinite(values_S)
+                if amount and is_known.any():  # nothing is learnt from no labels
+                    own[amount] = over_seeds(values_S[is_known])
+        return known
 
     def overlaps(self, against: str, measure: str) -> dict[str, float]:
         """Return how much of each strategy's difference from one recurs by seed.
@@ -91,6 +118,12 @@ class ConditionContext(ConditionResults):
             name: evaluation.overlap_of_differences(sets, asked[against])
             for name, sets in asked.items()
         }
+
+    def summary(self, name: str, measure: str) -> Array:
+        """Return the accuracy at the end, or the area, of each complete seed (S,)."""
+        if measure == END:
+            return self.paired[name][:, -1]
+        return evaluation.area_under_curve(self.paired_labels, self.paired[name])
 
     @property
     def can_be_tested(self) -> bool:
@@ -135,6 +168,32 @@ class ConditionContext(ConditionResults):
         return " ".join(parts)
 
 
+class Comparison(NamedTuple):
+    """A test under one condition, corrected for all that are shown."""
+
+    case: ConditionContext
+    measure: str
+    """:data:`END` or :data:`AREA`."""
+    test: evaluation.PairedTest
+
+    @property
+    def pair(self) -> Hashable:
+        """What it compares; the same the other way round."""
+        names = frozenset({self.test.name, self.test.against})
+        return self.case.condition.name, self.measure, names
+
+    @property
+    def measure_text(self) -> str:
+        """The measure, with the number of labels."""
+        labels = count(self.case.paired_labels[-1], "label")
+        return f"at {labels}" if self.measure == END else self.measure
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the t-test is significant after Holm's correction."""
+        return self.test.t_holm < LEVEL
+
+
 @dataclass(frozen=True, eq=False)
 class Context(Results):
     """The whole experiment."""
@@ -150,13 +209,39 @@ class Context(Results):
     @property
     def references(self) -> dict[str, str]:
         """Labels of the strategies that others are compared with, by name."""
-        labels = {name: first_label(self, name) for name in ("random", "npc")}
-        return {name: label for name, label in labels.items() if label}
+        names = ("random", "npc")
+        return {name: label for name in names if (label := first_label(self, name))}
 
     @cached_property
-    def comparisons(self) -> "tuple[Comparison, ...]":
-        """Tests of all strategies against each reference."""
-        return compared(self)
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Tests of all strategies against each reference, under all conditions.
+
+        Those at the end come before those by area. Holm's correction is over all that
+        are shown together, each pair of strategies once. There are none of conditions
+        with fewer than two seeds that all have finished; no p value is known of
+        strategies that differ by the same on every seed.
+        """
+        shown = list[Comparison]()
+        for against, measure in product(self.references.values(), (END, AREA)):
+            for case in self.conditions:
+                if case.can_be_tested and (measure == END or case.has_curve):
+                    tests = evaluation.paired_tests(
+                        {name: case.summary(name, measure) for name in case.paired},
+                        against=against,
+                        overlaps=case.overlaps(against, measure),
+                    )
+                    shown += [Comparison(case, measure, test) for test in tests]
+        family = {each.pair: each.test for each in shown}
+        corrected = evaluation.corrected([*family.values()])
+        by_pair = dict(zip(family, corrected, strict=True))
+        comparisons = []
+        for each in shown:
+            own = by_pair[each.pair]
+            test = replace(
+                each.test, t_holm=own.t_holm, wilcoxon_holm=own.wilcoxon_holm
+            )
+            comparisons.append(each._replace(test=test))
+        return tuple(comparisons)
 
     @property
     def has_single_queries(self) -> bool:
@@ -199,33 +284,6 @@ def context_of(results: Results) -> Context:
 # ---------------------------------------------------------------------------- accuracy
 
 
-class Measured(NamedTuple):
-    """Accuracy of one strategy at one number of labels, over its seeds."""
-
-    seeds: int = 0
-    mean: float = nan
-    deviation: float = nan
-    low: float = nan
-    high: float = nan
-
-
-def over_seeds(values_S: Array) -> Measured:
-    """Return mean, spread and interval of what was measured with some seeds."""
-    band = evaluation.curve_band(values_S[:, None])
-    numbers = (band.mean, band.deviation, band.low, band.high)
-    return Measured(len(values_S), *(float(number[0]) for number in numbers))
-
-
-def measured(case: ConditionContext, label: str) -> dict[int, Measured]:
-    """Return mean and spread of a strategy by number of labels, where known."""
-    columns = zip(case.num_labels, case.accuracies(label).T, strict=True)
-    known = {amount: values_S[np.isfinite(values_S)] for amount, values_S in columns}
-    # Nothing is learnt from no labels.
-    return {
-        n: over_seeds(values_S) for n, values_S in known.items() if n and len(values_S)
-    }
-
-
 def accuracy_section(context: Context) -> Section:
     """Return the section about accuracy: curves and tables, condition by condition."""
     if context.has_single_queries:  # as in Table 3
@@ -237,8 +295,8 @@ def accuracy_section(context: Context) -> Section:
         curves = []
         for who in context.contenders:
             points = tuple(
-                Point(amount, own.mean, *((own.low, own.high) if own.seeds > 1 else ()))
-                for amount, own in measured(case, who.label).items()
+                Point(amount, own.mean, own.low, own.high)
+                for amount, own in case.measured[who.label].items()
             )
             if points:
                 curves.append(Curve(who.short, who.hue, points))
@@ -257,50 +315,59 @@ def _accuracy_table(
     context: Context, name: str, places: Sequence[tuple[ConditionContext, int]]
 ) -> Table:
     """Return means by strategy at some numbers of labels, with the paper's if known."""
-    strategies, first = context.contenders, places[0][0]
+    first = places[0][0]
     is_of_all = first is not places[-1][0]
-    known = {
-        (case, who): measured(case, who.label)
-        for case in dict.fromkeys(case for case, _ in places)
-        for who in strategies
-    }
-    columns, entries, records = [], list[list[Entry]](), []
+    has_area = first.has_curve and not is_of_all
+    columns, best = [], {}
     for case, amount in places:
         # A condition's name without the number of labels, which heads the column.
         labels, parts = count(amount, "label"), case.heading.split(", ")
         shared = ", ".join(part for part in parts if part != labels)
         group = shared if is_of_all else "Labels"
-        owns = [known[case, who].get(amount, Measured()) for who in strategies]
-        means = [own.mean for own in owns if own.seeds]
-        best = max(means) if len(set(means)) > 1 else nan
         columns.append(Column(f"{amount:,}", group))
-        entries.append([_entry(*own[1:3], own.mean == best) for own in owns])
-        printed = _published(case, amount)
-        papers = [printed.get(who.name, (nan, nan)) for who in strategies]
-        if printed:
+        if _published(case, amount):
             columns.append(Column(f"{amount:,}, paper", group, is_quiet=True))
-            entries.append([_entry(*paper) for paper in papers])
-        records.append(
-            [
-                {
-                    "condition": case.condition.name,
-                    "strategy": who.label,
-                    "labels": amount,
-                    **own._asdict(),
-                    "published_mean": paper[0],
-                    "published_deviation": paper[1],
-                }
-                for who, own, paper in zip(strategies, owns, papers, strict=True)
-            ]
-        )
-    if first.has_curve and not is_of_all:
-        columns.append(Column("AUBC"))
-        areas = [
-            evaluation.area_under_curve(first.paired_labels, first.paired[who.label])
-            for who in strategies
-        ]
-        entries.append([_entry(*over_seeds(area)[1:3]) for area in areas])
-    seeds = {own.seeds for by in known.values() for own in by.values()}
+        means = {own[amount].mean for own in case.measured.values() if amount in own}
+        best[case, amount] = max(means) if len(means) > 1 else nan
+    rows, records = list[Row](), []
+    for who in context.contenders:
+        entries = []
+        for case, amount in places:
+            own = case.measured[who.label].get(amount, Measured())
+            printed = _published(case, amount)
+            paper = printed.get(who.name, Measured())
+            entries.append(_entry(own, is_best=own.mean == best[case, amount]))
+            entries += [_entry(paper)] if printed else []
+            numbers = {
+                "labels": amount,
+                **own._asdict(),
+                "published_mean": paper.mean,
+                "published_deviation": paper.deviation,
+            }
+            names = {"condition": case.condition.name, "strategy": who.label}
+            records.append(names | numbers)
+        if has_area:
+            entries.append(_entry(over_seeds(first.summary(who.label, AREA))))
+        rows.append([who.short, *entries])
+    return Table(
+        ["Strategy", *columns, *([Column("AUBC")] if has_area else [])],
+        rows,
+        name=name,
+        caption=_accuracy_caption(context, columns, first, is_of_all=is_of_all),
+        records=records,
+    )
+
+
+def _accuracy_caption(
+    context: Context,
+    columns: Sequence[Column],
+    first: ConditionContext,
+    *,
+    is_of_all: bool,
+) -> str:
+    cases = context.conditions if is_of_all else (first,)
+    known = chain(*(own.values() for case in cases for own in case.measured.values()))
+    seeds = {measured.seeds for measured in known}
     single = " after a single query, by number of labels" if is_of_all else ""
     sentences = [f"Average accuracy (%) ± sample standard deviation{single}."]
     if len(seeds) > 1:
@@ -315,33 +382,24 @@ def _accuracy_table(
             f"Paper: as printed by Kong et al. (2022), {trials} trials, WRN-28-2 on "
             "the data of the paper."
         )
-    return Table(
-        ["Strategy", *columns],
-        [[who.short, *row] for who, *row in zip(strategies, *entries, strict=True)],
-        name=name,
-        caption=first.caption(*sentences, is_of_all=is_of_all),
-        records=[*chain(*zip(*records, strict=True))],
-    )
+    return first.caption(*sentences, is_of_all=is_of_all)
 
 
-def _entry(mean: float, deviation: float, is_best: bool = False) -> Entry:  # noqa: FBT001, FBT002
-    detail = f"± {100 * deviation:.2f}" if isfinite(deviation) else ""
-    return Entry(wording.in_percent(mean, 2), is_best, detail=detail)
+def _entry(measured: Measured, *, is_best: bool = False) -> Entry:
+    spread = measured.deviation
+    detail = f"± {100 * spread:.2f}" if isfinite(spread) else ""
+    return Entry(wording.in_percent(measured.mean, 2), is_best, detail=detail)
 
 
-def _published(
-    case: ConditionContext, num_labels: int
-) -> dict[str, tuple[float, float]]:
+def _published(case: ConditionContext, num_labels: int) -> dict[str, Measured]:
     """Return mean and deviation in the paper by strategy, as shares."""
     tables, settings = case.experiment.published, case.condition.settings
-    if len(tables) > 1:  # one of them is about queries by an untrained network
-        is_untrained = settings.zero_shot or settings.start == 0
-        tables = tuple(
-            table for table in tables if (table == TABLE_3_ZERO_SHOT) == is_untrained
-        )
+    is_untrained = settings.zero_shot or settings.start == 0
     return {
-        cell.strategy: (cell.mean / 100, cell.deviation / 100)
+        cell.strategy: Measured(mean=cell.mean / 100, deviation=cell.deviation / 100)
         for table in tables
+        # One of several is about queries by an untrained network.
+        if len(tables) == 1 or (table == TABLE_3_ZERO_SHOT) == is_untrained
         for cell in table.cells
         if cell.num_labels == num_labels
     }
@@ -351,14 +409,17 @@ def savings_section(context: Context) -> Section:
     """Return the section about labels saved, where random has a curve."""
     blocks = []
     for case in context.conditions:
-        rows: list[Row] = []
-        for who in context.contenders:
-            entries = [
-                Entry(own.amount, detail=f"({own.interval})" if own.interval else "")
-                for own in savings_of(case, who.label)
+        rows: list[Row] = [
+            [
+                who.short,
+                *(
+                    Entry(own.amount, detail=own.interval and f"({own.interval})")
+                    for own in savings
+                ),
             ]
-            if entries and who.name != "random":
-                rows.append([who.short, *entries])
+            for who in context.contenders
+            if who.name != "random" and (savings := savings_of(case, who.label))
+        ]
         if rows:
             amounts = [f"{amount:,}" for amount in case.paired_labels[1:]]
             table = Table(
@@ -373,12 +434,11 @@ def savings_section(context: Context) -> Section:
 
 def savings_of(case: ConditionContext, label: str) -> tuple[evaluation.Saving, ...]:
     """Return what labels of a strategy were worth, past the start; none if unknown."""
-    random = first_label(case, "random")
+    random, paired = first_label(case, "random"), case.paired
     if not (label and random and case.has_curve):
         return ()
-    return evaluation.labels_saved(
-        case.paired_labels, case.paired[label], case.paired[random]
-    )[1:]
+    amounts, values = case.paired_labels, (paired[label], paired[random])
+    return evaluation.labels_saved(amounts, *values)[1:]
 
 
 def saving_sentences(context: Context) -> list[str]:
@@ -395,13 +455,10 @@ def saving_sentences(context: Context) -> list[str]:
             last = max(savings, key=certainty)
             interval = f" (95 % interval {last.interval})" if last.interval else ""
             doubts = [
-                " In accuracy the two do not differ significantly "
-                f"{comparison.measure_text}."
-                for comparison in context.comparisons
-                if comparison.case is case
-                and comparison.measure == END
-                and comparison.test.name == subject
-                and not comparison.is_significant
+                f" In accuracy the two do not differ significantly {own.measure_text}."
+                for own in context.comparisons
+                if (own.case, own.measure, own.test.name) == (case, END, subject)
+                and not own.is_significant
             ]
             return [
                 f"{last.num_labels} labels chosen by {subject} were worth "
@@ -413,66 +470,6 @@ def saving_sentences(context: Context) -> list[str]:
 
 
 # -------------------------------------------------------------------------- comparison
-
-
-class Comparison(NamedTuple):
-    """A test under one condition, corrected for all that are shown."""
-
-    case: ConditionContext
-    measure: str
-    """:data:`END` or :data:`AREA`."""
-    test: evaluation.PairedTest
-
-    @property
-    def pair(self) -> Hashable:
-        """What it compares; the same the other way round."""
-        names = frozenset({self.test.name, self.test.against})
-        return self.case.condition.name, self.measure, names
-
-    @property
-    def measure_text(self) -> str:
-        """The measure, with the number of labels."""
-        labels = count(self.case.paired_labels[-1], "label")
-        return f"at {labels}" if self.measure == END else self.measure
-
-    @property
-    def is_significant(self) -> bool:
-        """Whether the t-test is significant after Holm's correction."""
-        return self.test.t_holm < LEVEL
-
-
-def compared(context: Context) -> tuple[Comparison, ...]:
-    """Return tests of all strategies against each reference, under all conditions.
-
-    Those at the end come before those by area. Holm's correction is over all that are
-    shown together, each pair of strategies once. There are none of conditions with
-    fewer than two seeds that all have finished; no p value is known of strategies that
-    differ by the same on every seed.
-    """
-    shown = list[Comparison]()
-    for against, measure in product(context.references.values(), (END, AREA)):
-        for case in context.conditions:
-            if case.can_be_tested and (measure == END or case.has_curve):
-                values = {
-                    name: array[:, -1]
-                    if measure == END
-                    else evaluation.area_under_curve(case.paired_labels, array)
-                    for name, array in case.paired.items()
-                }
-                overlaps = case.overlaps(against, measure)
-                tests = evaluation.paired_tests(
-                    values, against=against, overlaps=overlaps
-                )
-                shown += [Comparison(case, measure, test) for test in tests]
-    family = {comparison.pair: comparison.test for comparison in shown}
-    by_pair = dict(zip(family, evaluation.corrected([*family.values()]), strict=True))
-    comparisons = []
-    for comparison in shown:
-        t_holm = by_pair[comparison.pair].t_holm
-        wilcoxon_holm = by_pair[comparison.pair].wilcoxon_holm
-        test = replace(comparison.test, t_holm=t_holm, wilcoxon_holm=wilcoxon_holm)
-        comparisons.append(comparison._replace(test=test))
-    return tuple(comparisons)
 
 
 def comparison_section(context: Context) -> Section:
@@ -501,8 +498,9 @@ def _test_table(
     shorts = {who.label: who.short for who in context.contenders}
     columns = [Column(name, is_text=True) for name in ("Strategy", "Measure")]
     columns += [Column(name) for name in ("Difference", "95 % interval", "d")]
-    for test_name in ("t-test", "Wilcoxon"):
-        columns += [Column("p", test_name), Column("Holm", test_name)]
+    columns += [
+        Column(p, test) for test in ("t-test", "Wilcoxon") for p in ("p", "Holm")
+    ]
     rows, records = list[Row](), []
     for comparison in comparisons:
         case, _, test = comparison
@@ -530,7 +528,7 @@ def _test_table(
         }
         records.append(names | numbers)
     pairs = sorted({comparison.test.num_pairs for comparison in comparisons})
-    amounts = " to ".join(map(str, pairs[:1] + pairs[1:][-1:]))
+    amounts = wording.span(map(str, pairs))
     most = max(comparison.test.overlap for comparison in comparisons)
     return Table(
         [*context.condition_column, *columns, "Won"],

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
-from math import log10
+from itertools import cycle
+from math import isfinite, log10, nan
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -69,8 +70,8 @@ class Point(NamedTuple):
 
     num_labels: int
     accuracy: float
-    low: float | None = None
-    high: float | None = None
+    low: float = nan
+    high: float = nan
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Curve:
         return [
             (point.num_labels, max(point.low, 0.0), min(point.high, 1.0))
             for point in self.points
-            if point.low is not None and point.high is not None
+            if isfinite(point.low)
         ]
 
 
@@ -148,11 +149,10 @@ class Drawing:
 def hues(strategies: Sequence[str]) -> dict[str, int]:
     """Return a color for each strategy: random is grey and NPC blue, on every page."""
     fixed, given = {"random": 0, "npc": 1}, dict[str, int]()
-    num_others = 0
+    others = cycle(range(2, len(HUES)))
     for name in dict.fromkeys(strategies):
         hue = fixed.pop(name.partition(" (")[0], None)
-        given[name] = 2 + num_others % (len(HUES) - 2) if hue is None else hue
-        num_others += hue is None
+        given[name] = next(others) if hue is None else hue
     return given
 
 
@@ -203,14 +203,13 @@ def draw_curves(
                     value(point.accuracy), (point.num_labels, point.accuracy), (0, 9),
                     textcoords="offset points", ha="center", annotation_clip=False,
                 )  # fmt: skip
-    shown = [
-        f"{curve.name}: "
-        + ", ".join(
+    shown = []
+    for curve in curves:
+        values = [
             f"{value(point.accuracy)} after {count(point.num_labels, 'label')}"
             for point in curve.points
-        )
-        for curve in curves
-    ]
+        ]
+        shown.append(f"{curve.name}: {', '.join(values)}")
     text = f"Accuracy against number of labels. {'. '.join(shown)}."
     return Drawing(name, figure, words or text)
 

@@ -12,25 +12,9 @@ from fewlabels.experiments.runs import RoundLine, RunFolder, has_ended
 from fewlabels.experiments.settings import RunSettings
 from fewlabels.names import AllowCode
 from fewlabels.pool import UNKNOWN, Pool
+from fewlabels.report import pictures, wording
 from fewlabels.report.figures import Curve, Point, draw_curves, draw_spectra, hues
 from fewlabels.report.page import Block, Column, Entry, Page, Row, Section, Table
-from fewlabels.report.pictures import (
-    Gallery,
-    GalleryItem,
-    image_size,
-    pictures_of,
-    readable_name,
-)
-from fewlabels.report.wording import (
-    MISSING,
-    as_facts,
-    data_name,
-    environment_facts,
-    first_of,
-    number,
-    percent,
-    seconds,
-)
 
 _MOST_IMAGES = 60
 _MOST_CLASSES = 24
@@ -72,26 +56,25 @@ def write_report(
         Section("conditioning", "Conditioning", conditioning(strategy, spectra)),
         Section("time", "Time", _time(lines, timings)),
     ]
-    created = environment_facts(description)
+    created = wording.environment_facts(description)
     for part, resolved in description.get("made", {}).items():
         for module, source in resolved["source"].items():
             created[f"Source hash of '{module}' ({part})"] = source
     finished = [entry["finished"] for entry in timings.values() if "finished" in entry]
-    if finished:
-        created["Last round finished"] = str(finished[-1])
+    created |= {"Last round finished": str(finished[-1])} if finished else {}
     headline, explanation = _summary(settings, data, len(start), lines)
     page = Page(
         kind="report",
-        title=f"{strategy} on {data_name(settings.data.name)}",
+        title=f"{strategy} on {wording.data_name(settings.data.name)}",
         headline=headline,
         explanation=explanation,
         sections=sections,
         facts={
-            "Settings": [as_facts(description["settings"])],
-            "Data": [as_facts(data)],
+            "Settings": [wording.as_facts(description["settings"])],
+            "Data": [wording.as_facts(data)],
             "Created with": [created],
         },
-        image_size=image_size(pool.images),
+        image_size=pictures.image_size(pool.images),
     )
     return page.write(path)
 
@@ -122,19 +105,20 @@ def _summary(
         )
         sentences.append(
             f"The labels were chosen from the {count(data['num_items'], 'image')} of "
-            f"{data_name(settings.data.name)} by {settings.strategy.name}; the "
+            f"{wording.data_name(settings.data.name)} by {settings.strategy.name}; the "
             f"classifier was trained by {settings.trainer.name}."
         )
     if points:
         accuracy, after = points[-1].accuracy, count(points[-1].num_labels, "label")
         images = count(num_test, "held-out image")
-        headline = f"{percent(accuracy)} of {images} right after {after}."
+        headline = f"{wording.percent(accuracy)} of {images} right after {after}."
         num_right = round(accuracy * num_test)
         interval = accuracy_interval(num_right, num_test)
         sentences.append(
             f"{num_test - num_right:,} of {count(num_test, 'image')} are wrong; with a "
             f"test split of this size, the true accuracy is between "
-            f"{100 * interval.low:.1f} and {percent(interval.high)} (95 % interval)."
+            f"{100 * interval.low:.1f} and {wording.percent(interval.high)} (95 % "
+            "interval)."
         )
     if not has_ended(lines):
         reached = lines[-1].num_labeled if lines else num_start
@@ -153,9 +137,9 @@ def _accuracy(strategy: str, lines: Sequence[RoundLine]) -> Sequence[Block]:
         return [Block(notes=[note])] if lines else ()
     medians = {line.num_labeled: line.median_accuracy for line in lines}
     columns = ["Labels", *(f"{point.num_labels:,}" for point in points)]
-    rows = [["Accuracy", *(percent(point.accuracy) for point in points)]]
+    rows = [["Accuracy", *(wording.percent(point.accuracy) for point in points)]]
     if any(median is not None for median in medians.values()):
-        known = [percent(medians[point.num_labels]) for point in points]
+        known = [wording.percent(medians[point.num_labels]) for point in points]
         rows.append(["Median at the end", *known])
         notes.append(
             "The median is that of the evaluations in the last fifth of each training, "
@@ -191,19 +175,24 @@ def _queries(
             heading = f"{line.num_labeled:,} → {after}"
             shown.append((heading, ", ".join(parts), answers))
     wanted = [name for *_, labels in shown for name in list(labels)[:_MOST_IMAGES]]
-    pictures, captions = pictures_of(pool, wanted), dict(enumerate(known)) | unlabeled
+    shown_as, captions = (
+        pictures.pictures_of(pool, wanted),
+        dict(enumerate(known)) | unlabeled,
+    )
     galleries = []
     for heading, detail, labels in shown:
         items = [
-            GalleryItem(
-                readable_name(name),
-                pictures.get(name),
+            pictures.GalleryItem(
+                pictures.readable_name(name),
+                shown_as.get(name),
                 captions.get(label, str(label)),
                 unlabeled.get(label, "labeled"),
             )
             for name, label in list(labels.items())[:_MOST_IMAGES]
         ]
-        galleries.append(Gallery(heading, detail, items, len(labels) - len(items)))
+        galleries.append(
+            pictures.Gallery(heading, detail, items, len(labels) - len(items))
+        )
     return [Block(galleries=galleries)] if galleries else ()
 
 
@@ -212,22 +201,18 @@ def _classes(lines: Sequence[RoundLine], known: Sequence[str]) -> Sequence[Block
     if not any(rounds.values()):
         return ()
     amounts, last = [f"{amount:,}" for amount in rounds], lines[-1].class_counts
-    names = [*known, *map(str, range(len(known), len(last)))][: len(last)]
-    largest = max(1, *(n for counts in rounds.values() for n in counts))
-    if len(names) > _MOST_CLASSES:
+    if len(known) > _MOST_CLASSES:
         covered = [f"{sum(map(bool, counts)):,}" for counts in rounds.values()]
         table = Table(["Labels", *amounts], [["Classes with a label", *covered]])
     else:
-        columns = zip(*rounds.values(), strict=True)
-        table = Table(
-            ["Class", *amounts],
-            [
-                [name, *(Entry(str(n), share=n / largest) for n in counts)]
-                for name, counts in zip(names, columns, strict=True)
-            ],
-        )
-    uncovered = [name for name, n in zip(names, last, strict=True) if not n]
-    missing = f"Not covered yet: {first_of(uncovered, most=40)}."
+        largest = max(map(max, rounds.values()))
+        rows = [
+            [name, *(Entry(str(n), share=n / largest) for n in counts)]
+            for name, *counts in zip(known, *rounds.values(), strict=True)
+        ]
+        table = Table(["Class", *amounts], rows)
+    uncovered = [name for name, n in zip(known, last, strict=True) if not n]
+    missing = f"Not covered yet: {wording.first_of(uncovered, most=40)}."
     notes = [missing if uncovered else "Every class has a label."]
     return [Block(tables=[table], notes=notes)]
 
@@ -236,19 +221,16 @@ def _values(lines: Sequence[RoundLine]) -> Sequence[Block]:
     rows: list[Row] = []
     for line in lines:
         if line.value is not None:
-            ceiling = line.ceiling or 0.0
-            share = min(1.0, max(0.0, line.value / ceiling)) if ceiling > 0 else None
-            rows.append(
-                [
-                    f"{line.num_labeled:,}",
-                    line.kernel or MISSING,
-                    f"{number(line.value)}{' (tie)' if line.tie else ''}",
-                    number(line.ceiling),
-                    Entry(percent(share), share=share),
-                ]
+            share = (
+                min(1.0, max(0.0, line.value / line.ceiling)) if line.ceiling else None
             )
-    kernel = Column("Kernel", is_text=True)
-    table = Table(["Labels", kernel, "Value", "Ceiling", "Of the ceiling"], rows)
+            labels, ceiling = f"{line.num_labeled:,}", wording.number(line.ceiling)
+            value = wording.number(line.value) + " (tie)" * bool(line.tie)
+            of_ceiling = Entry(wording.percent(share), share=share)
+            kernel = line.kernel or wording.MISSING
+            rows.append([labels, kernel, value, ceiling, of_ceiling])
+    numbers = ("Value", "Ceiling", "Of the ceiling")
+    table = Table(["Labels", Column("Kernel", is_text=True), *numbers], rows)
     return [Block(tables=[table])] if rows else ()
 
 
@@ -257,11 +239,16 @@ def conditioning(strategy: str, rounds: Sequence[Conditioning]) -> Sequence[Bloc
     spectra, rows, words, notes = [], list[Row](), [], dict[str, None]()
     for row in rounds:
         if row.spectrum is not None:
-            smallest, rank = number(row.spectrum.smallest), row.spectrum.rank
-            largest, condition = row.spectrum.largest, number(row.spectrum.condition)
-            labels, limit = f"{row.num_labeled:,}", number(row.step_limit)
+            smallest, rank = wording.number(row.spectrum.smallest), row.spectrum.rank
+            largest, condition = (
+                row.spectrum.largest,
+                wording.number(row.spectrum.condition),
+            )
+            labels, limit = f"{row.num_labeled:,}", wording.number(row.step_limit)
             rows.append([labels, smallest, f"{rank:,}", condition, limit])
-            words.append(f"{number(largest)} down to {smallest} with {labels} labels")
+            words.append(
+                f"{wording.number(largest)} down to {smallest} with {labels} labels"
+            )
             notes[f"Kernel: {row.kernel}."] = None
             if rank:
                 spectra.append((row.num_labeled, row.eigenvalues[::-1][:rank]))
@@ -279,16 +266,15 @@ def conditioning(strategy: str, rounds: Sequence[Conditioning]) -> Sequence[Bloc
 def _time(
     lines: Sequence[RoundLine], timings: Mapping[int, Mapping[str, Any]]
 ) -> Sequence[Block]:
-    rows, taken = list[Row](), []
-    for line in lines:
-        own = timings.get(line.step, {})
-        taken.append([own.get(key) for key in ("train_seconds", "query_seconds")])
-        rows.append([f"{line.num_labeled:,}", *map(seconds, taken[-1])])
+    keys = ("train_seconds", "query_seconds")
+    taken = [[timings.get(line.step, {}).get(key) for key in keys] for line in lines]
+    rows: list[Row] = [
+        [f"{line.num_labeled:,}", *map(wording.seconds, own)]
+        for line, own in zip(lines, taken, strict=True)
+    ]
     if len(rows) > 1:
-        known = [
-            [s for s in kind if s is not None] for kind in zip(*taken, strict=True)
-        ]
-        totals = [seconds(sum(own)) if own else MISSING for own in known]
+        known = [[s for s in own if s is not None] for own in zip(*taken, strict=True)]
+        totals = [wording.seconds(sum(own) if own else None) for own in known]
         rows.append(["Total", *(Entry(total, is_best=True) for total in totals)])
     table = Table(["Labels", "Training", "Choosing"], rows)
     return [Block(tables=[table])] if rows else ()

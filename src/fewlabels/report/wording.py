@@ -148,6 +148,17 @@ def join_words(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
+def span(texts: Iterable[str]) -> str:
+    """Return the first and the last of some texts as a range.
+
+    Example:
+        >>> span(["3", "5", "8"]), span(["3"])
+        ('3 to 8', '3')
+    """
+    every = list(texts)
+    return " to ".join(dict.fromkeys((every[0], every[-1])))
+
+
 def first_of(names: Sequence[str], most: int) -> str:
     """Return the first names of many, and how many more there are.
 

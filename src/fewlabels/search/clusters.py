@@ -55,11 +55,9 @@ def k_means(
 def _lloyd(
     rows: Rows, num_clusters: int, generator: Generator, num_turns: int
 ) -> Tensor:
+    kernel, every = euclidean_kernel(rows), torch.arange(len(rows))
     seeds = k_means_plus_plus(
-        euclidean_kernel(rows),
-        candidates=torch.arange(len(rows)),
-        size=num_clusters,
-        generator=generator,
+        kernel, candidates=every, size=num_clusters, generator=generator
     )
     centers_KF = rows[seeds].to(torch.float64)
     clusters = torch.full((len(rows),), -1)
@@ -78,10 +76,9 @@ def _lloyd(
 def _means(rows: Rows, clusters: Tensor, num_clusters: int) -> Tensor:
     """Return the mean row of each cluster, shape (K, F)."""
     parts = chunks(len(rows), rows.shape[1], _CHUNK_ENTRIES)
-    pairs = zip(
-        slice_rows(rows, parts), [clusters[part] for part in parts], strict=True
-    )
-    sums_KF = sum(each(partial(_sums, num_clusters), list(pairs)))
+    own = [clusters[part] for part in parts]
+    pairs = list(zip(slice_rows(rows, parts), own, strict=True))
+    sums_KF = sum(each(partial(_sums, num_clusters), pairs))
     counts_K = torch.bincount(clusters, minlength=num_clusters)
     return sums_KF / counts_K[:, None]
 
@@ -169,18 +166,12 @@ def typicality(
     num_neighbors: int = 20,
     num_references: int = 2000,
 ) -> Tensor:
-    """Return how densely rows are surrounded: 1 / mean distance to near ones, (N,).
-
-    Neighbors are looked for among a random part of the rows, so that the cost grows
-    with N, not with its square.
-    """
-    order = torch.randperm(len(rows), generator=generator)
-    references = rows[order[:num_references]].to(torch.float64)
-    count = min(num_neighbors + 1, len(references))
-    means = torch.empty(len(rows), dtype=torch.float64)
-    for part in chunks(len(rows), len(references), _CHUNK_ENTRIES):
-        distances = torch.cdist(rows[part].to(torch.float64), references)
-        means[part] = distances.topk(count, largest=False).values.mean(dim=1)
+    """Return how densely rows are surrounded: 1 / mean distance to near ones, (N,)."""
+    if len(rows) == 1:
+        return torch.ones(1, dtype=torch.float64)
+    means = neighbor_distances(
+        rows, num_neighbors, generator, num_references=num_references
+    )
     return 1 / (means + 1e-5 * float(means.mean()) + 1e-300)
 
 

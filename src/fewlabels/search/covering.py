@@ -12,7 +12,7 @@ labeled items, K centers.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -136,14 +136,9 @@ def nearest_squares(
     """Return the squared distance of each item to the nearest center, streamed."""
     if lengths is None:
         lengths = kernel_diagonal(kernel, items)
-    parts = [
-        (*_with_kernel_of(kernel, some, centers), own)
-        for some, own in zip(
-            torch.split(items, _SHARED_ROWS),
-            torch.split(lengths, _SHARED_ROWS),
-            strict=True,
-        )
-    ]
+    split = (torch.split(every, _SHARED_ROWS) for every in (items, lengths))
+    pairs = zip(*split, strict=True)
+    parts = [(*_with_kernel_of(kernel, some, centers), own) for some, own in pairs]
     measure = partial(_nearest_squares, center_lengths=kernel.diagonal(centers))
     return gathered(each(measure, parts), len(items))
 
@@ -233,8 +228,7 @@ def _draw_by_weight(weights: Tensor, chosen: list[int], generator: Generator) ->
     return int(torch.searchsorted(cumulated, torch.minimum(aim, below), right=True))
 
 
-@dataclass(frozen=True, eq=False)
-class Centers:
+class Centers(NamedTuple):
     """Centers, and how well they cover."""
 
     indices: Tensor
@@ -289,8 +283,7 @@ def smallest_radius(
         squares = nearest_squares(kernel, candidates, labeled)
         to_labeled_n = squares.sqrt().cpu().numpy()
     problem = _CenterProblem(symmetric_nn, to_labeled_n, num_outliers)
-    place_of = {item: place for place, item in enumerate(candidates.tolist())}
-    centers = np.array([place_of[item] for item in chosen.tolist()])
+    centers = torch.nonzero(chosen[:, None] == candidates)[:, 1].numpy()
     greedy = problem.radius(centers)
     finite = to_labeled_n[np.isfinite(to_labeled_n)]
     radii = np.unique(np.concatenate([symmetric_nn.ravel(), finite]))

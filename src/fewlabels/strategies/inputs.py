@@ -186,8 +186,8 @@ def unit_rows(rows: Rows) -> Rows:
     """
     if isinstance(rows, MappedRows):
         return replace(rows, is_unit=True)
-    is_double = rows.dtype == torch.float64
-    scaled = torch.empty(rows.shape, dtype=rows.dtype if is_double else torch.float32)
+    dtype = torch.promote_types(rows.dtype, torch.float32)
+    scaled = torch.empty(rows.shape, dtype=dtype)
     for part in chunks(len(rows), rows.shape[1], _CHUNK_ENTRIES):
         scaled[part] = torch.nn.functional.normalize(rows[part].to(torch.float64))
     return scaled

@@ -76,13 +76,12 @@ class Outward(BuiltIn):
         left = _Remainder(rows, weights_N, noise, torch.isin(items, pool.labeled))
         before = self.value(left)
         is_closed = ~torch.isin(items, candidates)
-        chosen = greedy(
-            lambda: self.gains(left).masked_fill(is_closed, -torch.inf),
-            left.learn,
-            request.size,
-            request.generator,
-            task="Choosing",
-        )
+
+        def gains() -> Tensor:
+            return self.gains(left).masked_fill(is_closed, -torch.inf)
+
+        size, generator = request.size, request.generator
+        chosen = greedy(gains, left.learn, size, generator, task="Choosing")
         after = self.value(left)
         record = {"left_before": before, "left_after": after, **subsample}
         return Query(items[torch.tensor(chosen)], -after, record)

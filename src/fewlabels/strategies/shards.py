@@ -3,10 +3,9 @@
 import csv
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +23,7 @@ _MOST_BYTES = 2**30
 _CLASS = re.compile(r"\s*\d{1,18}\s*")
 
 
-@dataclass(frozen=True, eq=False)
-class Chosen:
+class Chosen(NamedTuple):
     """Items of a folder of shards."""
 
     ids: list[str]

@@ -62,14 +62,16 @@ class Blend(GraphLearner):
         beliefs = self.aligned(mixture.beliefs, graph, sources)
         network.set_beliefs(graph, torch.from_numpy(beliefs))
         voters = slice(network.num_voters)
-        network.set_mixture(
-            weight=mixture.weight,
-            spread=torch.from_numpy(mixture.spread[voters]),
-            slopes=torch.from_numpy(mixture.regression.slopes @ rows.basis.T),
-            heights=torch.from_numpy(mixture.regression.heights[voters]),
+        rule = {
+            "weight": np.array([mixture.weight]),
+            "spread_beliefs": mixture.spread[voters],
+            "slopes": mixture.regression.slopes @ rows.basis.T,
+            "heights": mixture.regression.heights[voters],
             # Aligning to class shares adds the same numbers to the logits of all.
-            offsets=torch.from_numpy((beliefs - mixture.beliefs).mean(axis=0)),
-        )
+            "offsets": (beliefs - mixture.beliefs).mean(axis=0),
+        }
+        for name, values in rule.items():
+            network.get_buffer(name).copy_(torch.from_numpy(values))
 
     def mixture(
         self, graph: NeighborGraph, rows: JointRows, sources: Sources
@@ -130,9 +132,8 @@ def regression(rows: JointRows, sources: Sources) -> Regression:
     slopes = np.zeros((sources.num_classes, num_components))
     slopes[present] = np.sqrt(1 - share) * coefficients[:num_components].T
     heights = np.full((len(rows.features), sources.num_classes), ABSENT)
-    heights[:, present] = rows.diffusion @ (
-        np.sqrt(share) * coefficients[num_components:]
-    )
+    along = np.sqrt(share) * coefficients[num_components:]
+    heights[:, present] = rows.diffusion @ along
     return Regression(slopes, heights)
 
 

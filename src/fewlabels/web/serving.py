@@ -103,7 +103,7 @@ def classifying(model: "LoadedModel") -> Rows:
     return classify
 
 
-def make_app(model: "LoadedModel") -> Starlette:
+def model_app(model: "LoadedModel") -> Starlette:
     """Return the application of a model; a guard belongs in front of it."""
     batches = Batches(classifying(model))
     channels, height, width = model.input_shape
@@ -160,7 +160,7 @@ def serve_model(
 
     check_reach(host, token)
     keys = Keys.of(None, token)
-    app = make_app(load_model(folder))
+    app = model_app(load_model(folder))
     names, any_address = served_names(host)
     guard = Guard(
         app, keys, names, any_address=any_address, most_program_bytes=MOST_IMAGE_BYTES

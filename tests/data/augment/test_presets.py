@@ -9,13 +9,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from fewlabels.data.augment import (
     OPERATIONS,
+    PRESETS,
     RandAugment,
     Strong,
     StrongAugment,
     WeakAugment,
     argument,
     preset,
-    preset_names,
 )
 from fewlabels.errors import UnknownNameError
 
@@ -117,7 +117,7 @@ def test_an_unknown_preset_is_explained():
         preset("offical")
 
 
-@pytest.mark.parametrize("name", preset_names())
+@pytest.mark.parametrize("name", PRESETS)
 def test_settings_survive_a_file(name):
     written = json.dumps(asdict(preset(name)))
     assert TypeAdapter(Strong).validate_python(json.loads(written)) == preset(name)

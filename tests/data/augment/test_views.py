@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from fewlabels import rng
 from fewlabels.data.augment import (
+    PRESETS,
     RandAugment,
     StrongAugment,
     WeakAugment,
     preset,
-    preset_names,
     strong,
     weak,
 )
@@ -169,7 +169,7 @@ def test_a_wrong_share_is_explained(name, value):
         StrongAugment(**{name: value})
 
 
-@pytest.mark.parametrize("name", preset_names())
+@pytest.mark.parametrize("name", PRESETS)
 def test_a_minibatch_without_images_is_fine(name):
     none = torch.empty(0, 3, 8, 8, dtype=torch.uint8)
     assert strong(none, rng.stream(0, "none"), preset(name)).shape == none.shape

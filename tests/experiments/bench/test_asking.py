@@ -47,6 +47,7 @@ def test_an_experiment_can_be_a_file(tmp_path):
             },
             "It has 100,001 runs; plan 100,000 at most",
         ),
+        ({"strategies": []}, "needs a strategy; give at least one"),
     ],
 )
 def test_more_runs_than_anybody_does_are_not_planned(tmp_path, changes, message):

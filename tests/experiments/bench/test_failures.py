@@ -83,6 +83,9 @@ def test_what_is_finished_has_not_failed_whatever_was_written_down(tmp_path):
     failure = Failure(label=cell.label, error="by another command")
     folder.write_failure(cell, failure)
     assert folder.result(cell).failure == failure
+    (file,) = (folder.path / "failures").iterdir()
+    file.write_text("{")
+    assert "could not be read; do the run again" in folder.result(cell).failure.error
     do(cell, folder)
     assert folder.result(cell).failure is None
 

@@ -146,6 +146,13 @@ def test_the_kind_is_recognized_or_said():
         (parts.Kernel(), {"kind": "classifier"}, UsageError, "methods of a kernel"),
         (parts.Kernel(), {"kind": "kernl"}, UnknownNameError, "Did you mean 'kernel'"),
         ("npk", {}, UnknownNameError, "no strategy called 'npk'. Did you mean 'npc'"),
+        (
+            "nosuch:Own",
+            {},
+            UsageError,
+            "strategy, trainer, classifier or kernel 'nosuch:",
+        ),
+        ("nosuch:Own", {"kind": "kernel"}, UsageError, "'nosuch'. Correct the name or"),
         ("fixmach", {"kind": "trainer"}, UnknownNameError, "Did you mean 'fixmatch'"),
         (
             "margin",

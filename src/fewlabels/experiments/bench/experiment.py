@@ -138,7 +138,7 @@ class Experiment(FrozenModel):
         }
         for part, values in parts.items():
             if not values:
-                raise ValueError(f"an experiment needs a {part}, and none is given")
+                raise ValueError(f"an experiment needs a {part}; give at least one")
             check_distinct(part, values)
         num_runs = math.prod(map(len, parts.values()))
         if num_runs > MOST_RUNS:

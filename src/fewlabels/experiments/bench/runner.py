@@ -19,11 +19,7 @@ import torch
 
 from fewlabels import data, files, progress, training
 from fewlabels.errors import FewlabelsError, RunError, RunInUseError, UsageError
-from fewlabels.experiments.acquisition import (
-    hidden,
-    shown_in_notebook,
-    starting_answers,
-)
+from fewlabels.experiments.acquisition import hidden, starting_answers
 from fewlabels.experiments.bench.experiment import (
     Cell,
     Experiment,
@@ -32,6 +28,7 @@ from fewlabels.experiments.bench.experiment import (
     with_identities,
 )
 from fewlabels.experiments.bench.folder import BenchFolder, Failure
+from fewlabels.experiments.notebook import shown_in_notebook
 from fewlabels.experiments.runs import RunFolder, are_same_data, environment, execute
 from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.jobs import Executor, LocalExecutor, startable
@@ -256,8 +253,9 @@ def verify(
     cells = {cell.address: cell for planned in runs for cell in planned.all}
     finished = [cell for cell in cells.values() if folder.is_finished(cell)]
     if not finished:
-        msg = f"No run in '{folder.path}' is finished, so none can be verified."
-        raise UsageError(msg)
+        raise UsageError(
+            f"No run in '{folder.path}' is finished; do 'fewlabels bench run' first."
+        )
     draw = torch.randint(len(finished), (1,), generator=stream(seed, "verify"))
     cell = finished[int(draw)]
     anew = Cell(cell.settings.bare)  # with the strategy and trainer of now
@@ -444,7 +442,10 @@ def measure(experiment: Experiment, num_steps: int) -> float:
     """
     settings = experiment.conditions[0].settings
     if steps_of(settings) is None or num_steps < 1:
-        raise UsageError(f"{settings.trainer.name!r} cannot train {num_steps} steps.")
+        raise UsageError(
+            f"{settings.trainer.name!r} cannot train {num_steps} steps; measure 1 or "
+            "more, with a trainer that takes steps."
+        )
     options = {**settings.trainer.options, "steps": num_steps}
     few = training.resolve(settings.trainer.name, options)
     torch.set_num_threads(settings.threads)  # as a worker does

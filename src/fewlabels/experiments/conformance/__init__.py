@@ -165,12 +165,13 @@ def _recognize(
         return kind, training.resolve(thing, options)
     if kind == "strategy":
         return kind, built_in.resolve(thing, options)
-    if kind != "classifier" and not options and _makes_kernel(thing):
+    what = kind or "strategy, trainer, classifier or kernel"
+    made = names.import_object(what, thing) if isinstance(thing, str) else thing
+    if kind != "classifier" and not options and _makes_kernel(made):
         pool, classifier = problem(0)
         outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
         checked: Any = own_kernel(thing, outputs, pool)
     else:
-        what = kind or "thing to check"
         checked = names.resolve(what, thing, options, {}, method=None)
     offers = [
         offered
@@ -190,7 +191,6 @@ def _recognize(
 
 def _makes_kernel(thing: object) -> bool:
     """Return whether this is a function of two arguments: outputs and a pool."""
-    maker = names.import_object("kernel", thing) if isinstance(thing, str) else thing
-    parameters = inspect.signature(maker).parameters.values() if callable(maker) else ()
+    parameters = inspect.signature(thing).parameters.values() if callable(thing) else ()
     kinds = [item.kind for item in parameters if item.default is item.empty]
     return kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD) == 2

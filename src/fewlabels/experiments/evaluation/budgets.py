@@ -203,9 +203,8 @@ def area_under_curve(num_labels: ArrayLike, accuracies: ArrayLike) -> Array:
     Returns:
         The areas, shape (...). Of a single measurement, its accuracy.
     """
-    labels_T, array_T = curves(
-        "num_labels", num_labels, "accuracies", accuracies, "(..., measurements)"
-    )
+    axes = "(..., measurements)"
+    labels_T, array_T = curves(num_labels, "accuracies", accuracies, axes)
     if len(labels_T) == 1:
         return array_T[..., 0].copy()
     return np.asarray(np.trapezoid(array_T, labels_T) / (labels_T[-1] - labels_T[0]))
@@ -247,12 +246,11 @@ def labels_saved(
     Returns:
         A saving per measurement of the strategy.
     """
-    shape = "(seeds, measurements)"
-    labels_T, own_ST = curves("num_labels", num_labels, "accuracies", accuracies, shape)
+    axes = "(seeds, measurements)"
+    labels_T, own_ST = curves(num_labels, "accuracies", accuracies, axes)
     given_U = num_labels if random_labels is None else random_labels
-    labels_U, random_SU = curves(
-        "random_labels", given_U, "random_accuracies", random_accuracies, shape
-    )
+    random = "random_accuracies", random_accuracies
+    labels_U, random_SU = curves(given_U, *random, axes, of="random")
     check_range("level", level, above=0, below=1)
     num_seeds = len(own_ST)
     check_count("random_accuracies", len(random_SU), num_seeds, "seed")
@@ -296,9 +294,8 @@ def _needed(accuracies_T: Array, labels_U: Array, random_U: Array) -> Array:
     is_inside_T = (behind_T > 0) & (behind_T < len(curve_U))
     after = behind_T[is_inside_T]
     before = after - 1  # below the accuracy, so that the step is not flat
-    share = (wanted_T[is_inside_T] - curve_U[before]) / (
-        curve_U[after] - curve_U[before]
-    )
+    rise = curve_U[after] - curve_U[before]
+    share = (wanted_T[is_inside_T] - curve_U[before]) / rise
     logs_U = np.log1p(labels_U)  # of one label more, for a start without any
     steps = logs_U[before] + share * (logs_U[after] - logs_U[before])
     needed_T[is_inside_T] = np.expm1(steps).round(_DIGITS - 3)

@@ -451,19 +451,15 @@ class Store(Database):
 
     def rounds(self, *, after: int = -1) -> tuple[records.StoredRound, ...]:
         """Return all rounds, or those after a step, in the order of their steps."""
-        members: dict[int, list[records.RoundItem]] = {}
+        members: dict[int, list[records.RoundItem]] = defaultdict(list)
         asked = sa.select(ROUND_ITEMS).where(ROUND_ITEMS.c.round > after)
         asked = asked.order_by(ROUND_ITEMS.c.round, ROUND_ITEMS.c.rank)
         query = sa.select(ROUNDS).where(ROUNDS.c.step > after).order_by(ROUNDS.c.step)
         with self.read_connection() as connection:
             for row in connection.execute(asked):
-                members.setdefault(row.round, []).append(
-                    records.RoundItem(row.item, row.role)
-                )
+                members[row.round].append(records.RoundItem(row.item, row.role))
             return tuple(
-                records.StoredRound(
-                    **row._mapping, items=tuple(members.get(row.step, ()))
-                )
+                records.StoredRound(**row._mapping, items=tuple(members[row.step]))
                 for row in connection.execute(query)
             )
 

@@ -98,7 +98,7 @@ export class BrowseView {
           h("label", {}, h("span", {}, "Size of the images"), slider),
         ),
       ),
-      button("Clear filters", () => this.show({})),
+      (this.clear = button("Clear filters", () => this.show({}))),
     );
   }
 
@@ -118,6 +118,7 @@ export class BrowseView {
       if (document.activeElement !== this.fields[name]) this.fields[name].value = this.filter[name] ?? "";
     }
     const hidden = ["from", "to", "agreement", "source", "person", "since", "until", "order"].filter((name) => this.filter[name]).length;
+    this.clear.hidden = Object.keys(this.filter).every((name) => name === "view");
     this.form.querySelector("summary").textContent = hidden ? `More filters (${hidden})` : "More filters";
   }
 

@@ -58,13 +58,14 @@ const usual = new Map(); // seconds that each wait took the last time, by its wo
 
 /** Say what is waited for and, after a second, for how long already; a promise of what comes. */
 export async function wait(box, words, promise) {
-  const shown = h("span", { class: "wait" }, words);
+  const time = h("span", { "aria-hidden": "true" }); // nobody wants to hear every second
+  const shown = h("span", { class: "wait" }, words, time);
   const begun = performance.now();
   const passed = () => Math.round((performance.now() - begun) / 1000);
   const show = () => fill(box, shown);
   const soon = setTimeout(show, box.textContent ? 300 : 0); // else it would flicker
   const timer = setInterval(() => {
-    shown.textContent = `${words} ${passed()} s${usual.has(words) ? `; it took ${usual.get(words)} s the last time` : ""}`;
+    time.textContent = ` ${passed()} s${usual.has(words) ? `; it took ${usual.get(words)} s the last time` : ""}`;
   }, 1000);
   try {
     return await promise;

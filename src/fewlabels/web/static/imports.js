@@ -1,7 +1,7 @@
 // Import existing labels: drop or choose a file, preview it, import it, undo that.
 
 import { post, upload } from "./api.js";
-import { ask, byId, h, isAsking, speak, toast } from "./dom.js";
+import { ask, byId, h, isAsking, speak, toast, wait } from "./dom.js";
 import { plural } from "./words.js";
 
 const MOST_BYTES = 20 * 1024 * 1024;
@@ -57,8 +57,21 @@ export class Imports {
       const [file] = event.dataTransfer?.files ?? [];
       if (!file) return;
       event.preventDefault(); // else the browser would show the file in the page's place
-      if (!isAsking()) this.preview(file);
+      if (!isAsking() && !this.isSending) this.preview(file);
     });
+  }
+
+  /** Send the file, and say so until the answer is there. */
+  async #send(words, wish, file) {
+    const box = h("div", { class: "toast", role: "status" });
+    byId("toasts").append(box);
+    this.isSending = true;
+    try {
+      return await wait(box, words, upload("/api/import", wish, file));
+    } finally {
+      this.isSending = false;
+      box.remove();
+    }
   }
 
   /** Explain what can be imported; choose a file, or undo the last import. */
@@ -77,11 +90,11 @@ export class Imports {
     if (file.size > MOST_BYTES) return toast(`${file.name} has more than 20 MB; import it with the command fewlabels import.`);
     const wish = { ...this.page.signature, name: file.name.slice(-200), add_classes: addClasses, uuid: crypto.randomUUID() };
     try {
-      const preview = await upload("/api/import", { ...wish, dry_run: true }, file);
+      const preview = await this.#send(`Reading ${file.name}: comparing its rows with the images …`, { ...wish, dry_run: true }, file);
       const answer = await ask(`Import ${file.name}`, summary(preview), choices(preview));
       if (answer === "add") return this.preview(file, true);
       if (answer !== "import") return;
-      const done = await upload("/api/import", { ...wish, partial: preview.num_faults > 0 }, file);
+      const done = await this.#send(`Importing ${plural(preview.num_new, "label")} …`, { ...wish, partial: preview.num_faults > 0 }, file);
       this.announce(done);
       this.page.heartbeat(); // what this tab showed may have its label now
     } catch (error) {

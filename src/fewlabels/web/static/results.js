@@ -18,7 +18,7 @@ function s(tag, props, ...children) {
 /** The accuracy of each model, with its interval, over the labels it learned from. */
 function curve(rounds) {
   const points = rounds.map(({ num_labeled: labels, audited }) => ({ labels, accuracy: audited.num_right / audited.num_audited, ...audited }));
-  const [width, height, left, bottom] = [520, 240, 44, 30];
+  const [width, height, left, bottom] = [520, 240, 58, 30];
   const most = Math.max(...points.map((point) => point.labels), 1);
   const x = (labels) => left + ((width - left - 14) * labels) / most;
   const y = (share) => 10 + (height - bottom - 10) * (1 - share);

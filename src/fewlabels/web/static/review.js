@@ -41,8 +41,9 @@ export class ReviewView {
     this.grid = h("div", { class: "grid", role: "listbox", "aria-multiselectable": "true", "aria-label": "Images", tabindex: "0" });
     this.note = h("p", { class: "quiet review-note" });
     this.resize(this.size);
+    this.keys = h("p");
     this.rule = h("p", { class: "quiet review-note rule-note" });
-    fill(this.box, this.tabs, h("div", { class: "review-main" }, this.head, this.note, this.grid, this.rule));
+    fill(this.box, this.tabs, h("div", { class: "review-main" }, this.head, this.note, this.grid, this.keys, this.rule));
   }
 
   get name() {
@@ -168,7 +169,8 @@ export class ReviewView {
       const [first, last] = [Math.min(...sureness), Math.max(...sureness)];
       const sure = this.like || this.isFinding ? "" : ` The model is ${first === last ? first : `${first} to ${last}`} % sure.`;
       const mode = this.like ? "Images that look most like the one you chose." : MODES[this.order][1];
-      const task = this.isFinding ? `Choose what is ${this.name}, then confirm. The rest stays unlabeled.` : "Click what is wrong to leave it out, or press the key of its class; then confirm the rest.";
+      const wrong = matchMedia("(pointer: coarse)").matches ? "Tap what is wrong to leave it out" : "Click what is wrong to leave it out, or press the key of its class";
+      const task = this.isFinding ? `Choose what is ${this.name}, then confirm. The rest stays unlabeled.` : `${wrong}; then confirm the rest.`;
       this.note.textContent = `${mode}${sure} ${task}`;
       this.#drawRule();
     }
@@ -337,8 +339,8 @@ export class ReviewView {
       leftOut.length ? h("select", { "aria-label": "Label what is left out as", onkeydown: (event) => event.stopPropagation(), onchange: (event) => event.target.value && this.labelAll(leftOut, Number(event.target.value)) }, choices) : null,
       this.region ? button("Whole map", () => this.show({ region: "" }), { title: "Not only this part of the map" }) : null,
       h("label", { class: "size quiet" }, "Size ", h("input", { type: "range", min: SIZES[0], max: SIZES[1], step: 8, value: this.size, oninput: (event) => this.resize(Number(event.target.value)) })),
-      hints(["← ↑ → ↓", "or pointer: tile"], ["1 … 0", "its class"], ["Space", this.isFinding ? "choose" : "leave out"], ["M", "more like it"], ["⌫", "undo"]),
     );
+    fill(this.keys, hints(["← ↑ → ↓", "or pointer: tile"], ["1 … 0", "its class"], ["Space", this.isFinding ? "choose" : "leave out"], ["M", "more like it"], ["⌫", "undo"]));
   }
 
   draw() {
