@@ -92,7 +92,7 @@ def _refuse_object(value: object) -> None:
     """Raise for what no other process could import, in the course of ``json.dumps``."""
     if not isinstance(value, BaseModel):
         path = "a name, or an import path such as 'my_module:Name'"
-        raise UsageError(f"other processes run it, so give {path}, and no object")
+        raise errors.UsageError(f"other processes run it; give {path}, and no object")
 
 
 class DataOptions(FrozenModel):

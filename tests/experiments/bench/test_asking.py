@@ -91,9 +91,9 @@ def test_wrong_settings_are_told_once_and_not_by_every_run(changes, message):
     [
         ({"strategies": [little.Failing()]}, "strategies.0"),
         ({"strategies": [little.Failing]}, "strategies.0"),
-        ({"strategies": [{"name": "npc", "kernel": object}]}, "strategies.0.options"),
+        ({"strategies": [{"name": "npc", "kernel": object}]}, "strategies.0"),
         (
-            {"conditions": [{"settings": {"data": [1, 2]}}]},
+            {"conditions": [{"settings": {"data": print}}]},
             "conditions.0.settings.data",
         ),
     ],
