@@ -34,7 +34,7 @@ class Recommended(NamedTuple):
     step: int
     """The side has to be a multiple of it."""
     slowness: float
-    """Processor time for an image in multiples of the default encoder's."""
+    """Processor time for an image in multiples of that of ``efficientnet-lite0``."""
     good_for: str
     files: tuple[str, ...] = ()
     """Which files are downloaded; empty: the usual ones."""
@@ -46,11 +46,11 @@ class Recommended(NamedTuple):
 RECOMMENDED: Mapping[str, Recommended] = {
     "efficientnet-lite0": Recommended(
         "", "apache-2.0", _APACHE, 17, 1280, 160, 1, 1.0,
-        "the default: photographs on any computer", is_tried=True,
+        "a quick look at photographs", is_tried=True,
     ),
     "efficientnet-lite2": Recommended(
         "", "apache-2.0", _APACHE, 23, 1280, 160, 1, 1.6,
-        "the same, somewhat larger", is_tried=True,
+        "the default: photographs on any computer", is_tried=True,
     ),
     "mobileclip2": Recommended(
         "timm/fastvit_mci0.apple_mclip2_dfndr2b", "apple-amlr", _APPLE,
@@ -82,4 +82,4 @@ RECOMMENDED: Mapping[str, Recommended] = {
 """By name, the quickest first."""
 
 STRONGER = "dinov2-small"
-"""What is recommended to those who have the default encoder."""
+"""What is recommended to those who have a packaged encoder."""

@@ -51,7 +51,7 @@ class Encoder(Protocol):
         """
 
 
-ENCODER = "efficientnet-lite0"
+ENCODER = "efficientnet-lite2"
 """The encoder of photographs, unless another is chosen."""
 PIXELS = "pixels"
 
@@ -75,12 +75,12 @@ _DOWNLOADED = (
 _MAX_CONFIG_BYTES = 2**24
 _MAX_CARD_BYTES = 2**16
 _CARD_LICENSE = re.compile(r"^license:\s*['\"]?([\w.+-]+)", re.MULTILINE)
-_PACKAGED = frozenset({ENCODER, "efficientnet-lite2"})  # take images of every size
+_PACKAGED = frozenset({"efficientnet-lite0", ENCODER})  # take images of every size
 _ONNX, _LOCAL, _ROWS = "onnx:", "local-dir:", "vectors:"
 _PUBLISHED = ("timm/", "hf-hub:")
 _BUILT_IN = {
-    ENCODER: f"{__package__}.efficientnet:efficientnet_lite0",
-    "efficientnet-lite2": f"{__package__}.efficientnet:efficientnet_lite2",
+    "efficientnet-lite0": f"{__package__}.efficientnet:efficientnet_lite0",
+    ENCODER: f"{__package__}.efficientnet:efficientnet_lite2",
     PIXELS: f"{__package__}.module_encoder:pixels",
 }
 _FORMS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -284,15 +284,16 @@ class EncoderEntry:
     """Whether it can be used as it is."""
 
 
-def stronger(encoder: object) -> str:
-    """Return what a stronger encoder than the default costs; empty: it has another."""
-    if encoder != ENCODER:
+def stronger(encoder: str | None) -> str:
+    """Return what an encoder better than the packaged ones costs; empty: it is one."""
+    if encoder is None or encoder not in _PACKAGED:
         return ""
     facts = RECOMMENDED[STRONGER]
+    times = facts.slowness / RECOMMENDED[encoder].slowness
     needs = "" if find_spec("timm") else "; needs pip install timm"
     return (
         f"The encoder {STRONGER} gives stronger features ({facts.megabytes} MB to "
-        f"download once, about {facts.slowness:.0f} times as long for each image"
+        f"download once, about {times:.0f} times as long for each image"
         f"{needs}); 'fewlabels encoders' lists more."
     )
 
