@@ -46,8 +46,8 @@ from fewlabels.names import check_installed
 _LOCK = ".fewlabels-lock"
 _TIMEOUT = 30.0  # seconds
 _COLUMNS = (
-    *("condition", "strategy", "seed", "round", "labels"),
-    *(*MEASURES, "asked", "train_seconds", "query_seconds"),
+    *("condition", "strategy", "seed", "round", "num_labeled"),
+    *(*MEASURES, "num_asked", "train_seconds", "query_seconds"),
 )
 _DESCRIPTION = {"kind": "fewlabels bench", "schema_version": 1}
 
@@ -390,9 +390,8 @@ class Results:
                 s, name = result.cell.settings, each.condition.name
                 run = {"condition": name, "strategy": s.strategy.label, "seed": s.seed}
                 for line in result.lines:
-                    row = times.get(line.step, {}) | run | {"round": line.step}
-                    row |= {measure: getattr(line, measure) for measure in MEASURES}
-                    row |= {"labels": line.num_labeled, "asked": len(line.ids)}
+                    row = times.get(line.step, {}) | vars(line) | run
+                    row |= {"round": line.step, "num_asked": len(line.ids)}
                     rows.append({key: row.get(key) for key in _COLUMNS})
         return rows
 

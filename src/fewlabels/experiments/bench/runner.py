@@ -50,6 +50,9 @@ class Ended(NamedTuple):
     error: str | None = None
     """What went wrong; None if it is finished."""
 
+    def __str__(self) -> str:
+        return f"{self.cell.label}: {self.error or 'finished'}"
+
 
 class Verification(NamedTuple):
     """The outcome of doing a run again."""
@@ -107,10 +110,7 @@ def run(
 
 
 def run_cells(
-    cells: Sequence[Cell],
-    folder: BenchFolder,
-    executor: Executor,
-    **extras: bool,
+    cells: Sequence[Cell], folder: BenchFolder, executor: Executor, **extras: bool
 ) -> Iterator[Ended]:
     """Do runs side by side; see :func:`run`.
 
