@@ -25,6 +25,10 @@ from fewlabels.data.untrusted import DAMAGE
 from fewlabels.errors import DataError
 from fewlabels.files import digest_of, open_regular
 
+Pixels = NDArray[np.uint8]
+Shape = tuple[int, int, int]
+"""Channels, height and width."""
+
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 """The image formats that are read, by their names in Pillow."""
 
@@ -120,7 +124,7 @@ def inspect(name: str, path: Path) -> ImageFile:
 
 def inspect_with_thumbnail(
     name: str, path: Path, side: int
-) -> tuple[ImageFile, NDArray[np.uint8]]:
+) -> tuple[ImageFile, Pixels]:
     """Return what :func:`inspect` does, and a thumbnail.
 
     Every pixel of the thumbnail is a weighted mean of the area around it, so that the
@@ -152,7 +156,7 @@ def _checked(
     return ImageFile(name, path, digest, height, width, is_grey, orientation)
 
 
-def decode(file: ImageFile, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
+def decode(file: ImageFile, shape: Shape) -> Pixels:
     """Return the pixels of a file that was checked before, brought to a shape.
 
     The shape is channels (1 or 3), height and width. A file that has changed since
@@ -167,7 +171,7 @@ def decode(file: ImageFile, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
         return _fitted(image, file.orientation, shape)
 
 
-def decode_once(source: Path | bytes, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
+def decode_once(source: Path | bytes, shape: Shape) -> Pixels:
     """Return the pixels of a file or its bytes, checked and brought to a shape at once.
 
     The result is that of :func:`inspect` followed by :func:`decode`.
@@ -177,9 +181,7 @@ def decode_once(source: Path | bytes, shape: tuple[int, int, int]) -> NDArray[np
         return _fitted(image, file.orientation, shape)
 
 
-def _fitted(
-    image: Image.Image, orientation: int, shape: tuple[int, int, int]
-) -> NDArray[np.uint8]:
+def _fitted(image: Image.Image, orientation: int, shape: Shape) -> Pixels:
     """Return the pixels of an image that was loaded: upright, of a shape."""
     channels, height, width = shape
     upright = _turned(_eight_bit(image), orientation)
@@ -206,16 +208,14 @@ def _opened(source: Path | bytes) -> Iterator[tuple[Image.Image, str]]:
             raise DataError(f"damaged: {reason}") from error
 
 
-def _check_effort(
-    image: Image.Image, tile_size: tuple[int, int], content: bytes
-) -> None:
+def _check_effort(image: Image.Image, tile: tuple[int, int], content: bytes) -> None:
     """Refuse too many pixels, and pixels that are decoded again and again.
 
     A progressive JPEG goes over its pixels about ten times, and a few bytes are enough
     for one more scan. Decoders in Python take seconds for a few kilobytes (run-length
     encoded BMP, PPM as text), and block all other threads.
     """
-    for words, size in ("", image.size), ("a tile of ", tile_size):
+    for words, size in ("", image.size), ("a tile of ", tile):
         if prod(size) > MAX_PIXELS:
             seen = f"{words}{size[0]} x {size[1]}"
             raise DataError(f"{seen} is more than {MAX_PIXELS:,} pixels")

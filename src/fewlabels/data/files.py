@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,6 @@ DEFAULT_SIZE = 32
 
 _MEMORY = 2**29
 _NUM_THREADS = min(8, 2 + (os.cpu_count() or 1))
-_HASH_RANGE = 16**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +64,8 @@ class FileImages:
         return [self.files[index].digest for index in indices.tolist()]
 
     def _image(self, index: int) -> NDArray[np.uint8]:
-        remembered = self._decoded.get(index)
-        if remembered is not None:
-            return remembered
+        if index in self._decoded:
+            return self._decoded[index]
         file = self.files[index]
         try:
             pixels = decode(file, self.shape)
@@ -161,41 +160,28 @@ def file_pool(
     has_labels = any(entry.label is not None for entry in entries)
     present = {entry.split for entry in entries if has_labels}
     measured = next((name for name in MEASURED if name in present), None)
-    is_test = torch.tensor(
-        [
-            entry.split == measured
-            if measured
-            else entry.label is not None and is_held_out(file.digest, test_share)
-            for file, entry in zip(files, entries, strict=True)
-        ]
-    )
+    are_measured = [
+        entry.split == measured
+        if measured
+        else entry.label is not None and is_held_out(file.digest, test_share)
+        for file, entry in zip(files, entries, strict=True)
+    ]
+    is_test = torch.tensor(are_measured)
     bare = (is_test & (numbers == UNKNOWN)).nonzero().flatten().tolist()
     if bare:
-        first = entries[bare[0]].name
-        raise LabelError(
-            f"{len(bare)} images of '{measured}' have no label, such as {first}."
-        )
+        what = f"{len(bare)} images of '{measured}'"
+        raise LabelError(f"{what} have no label, such as {entries[bare[0]].name}.")
     if is_test.all():
         raise DataError(
             f"All {len(files)} images in {folder} are in the test split, where equal "
             f"images stay together. Put some into '{TRAIN}', or set test_share to 0."
         )
     shape = common_shape(files, size)
-    kept, tested = (
-        tuple(files[place] for place in mask.nonzero().flatten().tolist())
-        for mask in (~is_test, is_test)
-    )
-    test = None
-    if tested:
-        ids = tuple(file.item_id for file in tested)
-        test = Split(FileImages(tested, shape), numbers[is_test], ids)
-    return Pool.build(
-        FileImages(kept, shape),
-        numbers[~is_test],
-        classes,
-        ids=[file.item_id for file in kept],
-        test=test,
-    )
+    kept, tested = (tuple(compress(files, mask)) for mask in (~is_test, is_test))
+    ids, test_ids = (tuple(file.item_id for file in some) for some in (kept, tested))
+    images, test_images = FileImages(kept, shape), FileImages(tested, shape)
+    test = Split(test_images, numbers[is_test], test_ids) if tested else None
+    return Pool.build(images, numbers[~is_test], classes, ids=ids, test=test)
 
 
 def is_held_out(digest: str, test_share: float) -> bool:
@@ -204,4 +190,4 @@ def is_held_out(digest: str, test_share: float) -> bool:
     So adding or removing items moves no other between the splits, and equal images are
     always on the same side.
     """
-    return int(digest, 16) < test_share * _HASH_RANGE
+    return int(digest, 16) < test_share * 16**16

@@ -96,9 +96,8 @@ def _shards(folder: Path, wanted: str) -> list[tuple[str, Path]]:
 
 def _write_images(shards: list[tuple[str, Path]], goal: Path) -> None:
     """Write the images of a data set as files, in a folder for each split."""
-    bytes_left = max(
-        _UNPACKED_BYTES, _UNPACKED_RATIO * sum(p.stat().st_size for _, p in shards)
-    )
+    packed = sum(path.stat().st_size for _, path in shards)
+    bytes_left = max(_UNPACKED_BYTES, _UNPACKED_RATIO * packed)
     num_rows: Counter[str] = Counter()
     with files.staging_folder(goal) as partial:
         for split, content in _contents(shards):
@@ -123,13 +122,9 @@ def _contents(shards: list[tuple[str, Path]]) -> Iterator[tuple[str, bytes]]:
     with track("Unpacking", len(shards)) as advance:
         for split, path in shards:
             with _opened(path) as (schema, batches):
-                features = _features(schema)
-                columns = [
-                    field.name
-                    for field in schema
-                    if holds_bytes(field.type, in_struct=True)
-                    and features.get(field.name, {}).get("_type", "Image") == "Image"
-                ]
+                known = {n: part.get("_type") for n, part in _features(schema).items()}
+                held = [f.name for f in schema if holds_bytes(f.type, in_struct=True)]
+                columns = [n for n in held if known.get(n) in {None, "Image"}]
                 if not columns:
                     seen = ", ".join(f"{f.name} ({f.type})" for f in schema)
                     raise DataError(f"No column of '{path}' holds images: {seen}.")

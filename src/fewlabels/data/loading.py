@@ -6,6 +6,7 @@ imported when such a file is given.
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import compress
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -203,10 +204,6 @@ def digits_pool() -> Pool:
         members.sort(key=lambda index: ids[index].partition("@")[2])
         is_test[members[:quota]] = True
     labels = torch.from_numpy(bunch.target.astype(np.int64))
-    return Pool.build(
-        ArrayImages(items[~is_test]),
-        labels[~is_test],
-        tuple(map(str, range(10))),
-        ids=[name for name, held_out in zip(ids, is_test, strict=True) if not held_out],
-        test=Split(ArrayImages(items[is_test]), labels[is_test]),
-    )
+    test = Split(ArrayImages(items[is_test]), labels[is_test])
+    images, kept = ArrayImages(items[~is_test]), tuple(compress(ids, ~is_test))
+    return Pool.build(images, labels[~is_test], "0123456789", ids=kept, test=test)

@@ -69,12 +69,8 @@ def _listed(path: Path, *, use_labels: bool, factor: int = 1) -> dict[str, Liste
         if (split.lower() or None) not in _SPLITS:
             seen, words = reprlib.repr(split), ", ".join((TRAIN, *MEASURED))
             raise DataError(f"{where} has the split {seen}; write one of {words}.")
-        listed[name] = Listed(
-            name=name,
-            path=path.parent / name,
-            label=_word(row, "label", where) if use_labels else None,
-            split=split.lower() or None,
-        )
+        label = _word(row, "label", where) if use_labels else None
+        listed[name] = Listed(name, path.parent / name, label, split.lower() or None)
     if not listed:
         raise DataError(f"The table {path} has no rows; write one per image.")
     return listed

@@ -40,6 +40,8 @@ from fewlabels.files import cache_folder
 from fewlabels.pool import Pool
 from fewlabels.progress import track
 
+Arrays = dict[str, NDArray[Any]]
+
 TIMEOUT = 30.0
 """Seconds without a byte after which a server is given up."""
 
@@ -80,7 +82,7 @@ class StandardSet:
         """Names and hashes of the files that can be downloaded."""
         return dict([self.archive]) if self.archive else self.md5
 
-    def read(self, folder: Path) -> dict[str, NDArray[Any]] | None:
+    def read(self, folder: Path) -> Arrays | None:
         """Return the arrays of the official files in a folder; None if not there."""
         if self.kind == "idx":
             return read_idx_folder(folder)
@@ -249,9 +251,7 @@ def standard_pool(standard: StandardSet, places: Sequence[Path]) -> Pool:
     return _checked_pool(standard, standard.read(goal) or {}, goal)
 
 
-def _checked_pool(
-    standard: StandardSet, arrays: Mapping[str, NDArray[Any]], where: Path
-) -> Pool:
+def _checked_pool(standard: StandardSet, arrays: Arrays, where: Path) -> Pool:
     """Return the pool if its labels begin as they should."""
     pool = pool_from_arrays(arrays, standard.name, where, standard.classes)
     if not standard.begins(pool.labels.numpy()):
@@ -342,7 +342,7 @@ def read_published(folder: Path, standard: StandardSet) -> list[bytes] | None:
     return [contents[name] for name in paths]
 
 
-def _cifar_arrays(contents: list[bytes], prefix: bytes) -> dict[str, NDArray[Any]]:
+def _cifar_arrays(contents: list[bytes], prefix: bytes) -> Arrays:
     *train, test, meta = (
         _Unpickler(BytesIO(file), encoding="bytes").load() for file in contents
     )
@@ -356,7 +356,7 @@ def _cifar_arrays(contents: list[bytes], prefix: bytes) -> dict[str, NDArray[Any
     }
 
 
-def _svhn_arrays(contents: list[bytes]) -> dict[str, NDArray[Any]]:
+def _svhn_arrays(contents: list[bytes]) -> Arrays:
     """Return images, whose numbers are in the last axis, and labels, 10 for a zero."""
     from scipy.io import loadmat  # it reads numbers, and runs nothing
 
@@ -368,16 +368,12 @@ def _svhn_arrays(contents: list[bytes]) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _stl10_arrays(contents: list[bytes]) -> dict[str, NDArray[Any]]:
+def _stl10_arrays(contents: list[bytes]) -> Arrays:
     """Return images, which are stored column by column, and labels from zero."""
-    train, train_labels, test, test_labels = (
-        np.frombuffer(content, np.uint8) for content in contents
-    )
-    x_train, x_test = (
-        rows.reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1) for rows in (train, test)
-    )
-    arrays = {"x_train": x_train, "y_train": train_labels - 1}
-    return arrays | {"x_test": x_test, "y_test": test_labels - 1}
+    rows = [np.frombuffer(content, np.uint8) for content in contents]
+    images = [r.reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1) for r in rows[::2]]
+    arrays = {"x_train": images[0], "y_train": rows[1] - 1}
+    return arrays | {"x_test": images[1], "y_test": rows[3] - 1}
 
 
 class _StoredArray:
@@ -407,9 +403,9 @@ class _Unpickler(pickle.Unpickler):  # noqa: S301 # of published files only
         return _StoredArray
 
 
-def read_idx_folder(folder: Path) -> dict[str, NDArray[Any]] | None:
+def read_idx_folder(folder: Path) -> Arrays | None:
     """Return the four standard files, gzipped or not; None unless all are there."""
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: Arrays = {}
     for part, stem in (("train", "train"), ("test", "t10k")):
         for key, kind, num_axes in (("x", "images", 3), ("y", "labels", 1)):
             name = f"{stem}-{kind}-idx{num_axes}-ubyte"

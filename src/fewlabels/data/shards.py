@@ -76,10 +76,8 @@ class Shards:
     @cached_property
     def map_file(self) -> Path:
         """Where the memory map of the embeddings is, or will be."""
-        facts = [
-            (path.name, path.stat().st_size, path.stat().st_mtime_ns)
-            for path in self.files
-        ]
+        stats = [(path.name, path.stat()) for path in self.files]
+        facts = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
         digest = digest_of(repr(facts).encode())
         beside = self.folder / _BESIDE / f"{digest}.npy"
         if beside.exists() or os.access(self.folder, os.W_OK):

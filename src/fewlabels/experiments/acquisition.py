@@ -97,11 +97,9 @@ def rounds(
         size = min(query_size(query, step), left, len(pool.candidates))
         asked = Query()
         if size > 0:
-            generator = stream(seeds.query, "query", step)
+            draws = stream(seeds.query, "query", step)
             with shown_in_notebook(), timer("query"):
-                asked = strategy.select(
-                    classifier, pool, size, generator, history=history
-                )
+                asked = strategy.select(classifier, pool, size, draws, history=history)
             check_query(asked, pool, size)
         answers = oracle.answer(asked)
         quality = (None, None) if test is None else calibration(classifier, test)

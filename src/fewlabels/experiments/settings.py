@@ -267,9 +267,8 @@ class RunSettings(FrozenModel):
             return self.copy_with(trainer=self.trainer.over(encoder))
         rows = self.data.copy_with(options=self.data.options | {"vectors": str(file)})
         bare = training.variant(self.trainer.name, inputs="") or self.trainer.name
-        return self.copy_with(
-            data=rows, trainer=self.trainer.copy_with(name=bare, made=None)
-        )
+        trainer = self.trainer.copy_with(name=bare, made=None)
+        return self.copy_with(data=rows, trainer=trainer)
 
 
 def settled(settings: RunSettings) -> RunSettings:

@@ -4,7 +4,7 @@ Shapes: N items in the pool, S members of a set, F penultimate features.
 """
 
 import warnings
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -22,7 +22,8 @@ _LOBPCG_STEPS = 200
 _LOBPCG_LEAST_SIZE = 5
 
 
-class Spectrum(NamedTuple):
+@dataclass(frozen=True)
+class Spectrum:
     """Eigenvalues of one Gram matrix, and their consequences for training."""
 
     smallest: float

@@ -401,13 +401,8 @@ def write_shard(
     columns = {"id": pa.array(ids, pa.string()), "embedding": lists}
     with files.replace_file(file) as partial:
         # Numbers like these do not shrink, and are quicker to read as they are.
-        parquet.write_table(
-            pa.table(columns, metadata=metadata),
-            partial,
-            compression="none",
-            use_dictionary=False,
-            store_schema=True,
-        )
+        table = pa.table(columns, metadata=metadata)
+        parquet.write_table(table, partial, compression="none", use_dictionary=False)
 
 
 def _read_shard(

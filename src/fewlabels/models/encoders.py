@@ -191,10 +191,8 @@ def download(encoder: str) -> None:
             check_installed(f"The encoder '{encoder}'", "timm", install="timm")
         import huggingface_hub
 
-        place, facts = (
-            _source(encoder).removeprefix("hf-hub:"),
-            RECOMMENDED.get(encoder),
-        )
+        place = _source(encoder).removeprefix("hf-hub:")
+        facts = RECOMMENDED.get(encoder)
         wanted = [*(facts.files if facts and facts.files else _DOWNLOADED)]
         name, _, revision = place.partition("@")
         try:

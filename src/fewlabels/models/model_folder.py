@@ -21,7 +21,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from torch import Tensor, nn
 
-from fewlabels import errors, files, models, rng
+from fewlabels import files, models, rng
+from fewlabels.errors import DataError, UnknownNameError, UsageError, faults
 from fewlabels.models import Network, as_input, checkpoint, encoders
 from fewlabels.models.classifiers import FrozenClassifier, NetworkClassifier
 from fewlabels.models.encoders import LARGEST_SIDE, Encoder
@@ -151,7 +152,7 @@ def save_model(
     network = _exportable(classifier)
     if not len(set(classes)) == len(classes) == classifier.num_classes:
         num_classes = classifier.num_classes
-        raise errors.DataError(f"{num_classes} classes got the names {list(classes)}.")
+        raise DataError(f"{num_classes} classes got the names {list(classes)}.")
     encoder = getattr(network, "encoder", None)
     state = network.module.state_dict()
     content = checkpoint.serialized(state, {"classes": str(len(classes))})
@@ -191,19 +192,17 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
         with files.open_regular(path, 2**36) as file:
             digest = file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise errors.DataError(
+        raise DataError(
             f"There is no exported model in '{folder}' ({error.strerror}: "
             f"{Path(error.filename).name}); 'fewlabels export' writes one."
         ) from error
     except ValueError as error:
-        reason = errors.faults(error) if isinstance(error, ValidationError) else error
-        raise errors.DataError(
+        reason = faults(error) if isinstance(error, ValidationError) else error
+        raise DataError(
             f"{folder / _CONFIG} is damaged: {reason} Export again."
         ) from error
     if digest != config.weights_sha256:
-        raise errors.DataError(
-            f"{path} is damaged or of another {_CONFIG}. Export again."
-        )
+        raise DataError(f"{path} is damaged or of another {_CONFIG}. Export again.")
     number, shape, frozen = len(config.classes), config.input_shape, None
     try:
         if config.encoder is not None:
@@ -211,12 +210,10 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
             shape = (frozen.feature_size,)
         network = _empty_network(path, config.network, shape, number)
         checkpoint.read_into(network.state_dict(), path)
-    except errors.UsageError as error:
-        raise errors.DataError(f"{folder / _CONFIG} cannot be used: {error}") from error
+    except UsageError as error:
+        raise DataError(f"{folder / _CONFIG} cannot be used: {error}") from error
     except (ValueError, RuntimeError) as error:
-        raise errors.DataError(
-            f"{path} does not fit {_CONFIG}. Export again."
-        ) from error
+        raise DataError(f"{path} does not fit {_CONFIG}. Export again.") from error
     classifier = (
         NetworkClassifier(network, number)
         if frozen is None
@@ -231,9 +228,7 @@ def _exportable(classifier: Classifier) -> Exportable:
         models.name_of(classifier.module)
         return classifier
     kind = type(classifier).__name__
-    raise errors.UsageError(
-        f"A {kind} cannot be exported; use one of training.names()."
-    )
+    raise UsageError(f"A {kind} cannot be exported; use one of training.names().")
 
 
 def _empty_network(
@@ -255,18 +250,18 @@ def _load_encoder(config: EncoderConfig, given: Encoder | None) -> Encoder:
     """Return the encoder that a model was trained over."""
     if config.builtin is not None:
         if config.builtin not in encoders.names():  # an import path would be run
-            raise errors.UnknownNameError("encoder", config.builtin, encoders.names())
+            raise UnknownNameError("encoder", config.builtin, encoders.names())
         encoder: Encoder = encoders.resolve(config.builtin, size=config.size)
     elif given is not None:
         encoder = given
     elif config.published is not None and encoders.is_published(config.published):
         encoder = encoders.resolve(config.published, **config.published_options)
     else:
-        raise errors.DataError(
+        raise DataError(
             f"Give load_model the encoder '{config.identity}': it is not in the files."
         )
     if encoder.name != config.identity:
-        raise errors.DataError(
+        raise DataError(
             f"The encoder is '{encoder.name}'; give '{config.identity}' instead."
         )
     return encoder
@@ -286,7 +281,7 @@ class PixelClassifier(nn.Module):
         if isinstance(classifier, FrozenClassifier):
             encoder = classifier.encoder
             if not isinstance(encoder, ModuleEncoder) or not encoder.is_portable:
-                raise errors.UsageError(
+                raise UsageError(
                     f"The encoder '{encoder.name}' cannot be ONNX. Use {_WEIGHTS}."
                 )
             self.encoder = encoder
@@ -341,7 +336,7 @@ def write_onnx(path: Path, classifier: Classifier, input_shape: Sequence[int]) -
     finally:
         logger.disabled = was_disabled
     if program is None:
-        raise errors.UsageError(f"torch wrote no ONNX; use {_WEIGHTS} instead.")
+        raise UsageError(f"torch wrote no ONNX; use {_WEIGHTS} instead.")
     with files.replace_file(path) as partial:
         program.save(partial, external_data=False)
     if dtype == torch.uint8:

@@ -199,9 +199,8 @@ class Head(Network):
         self.dropout = Dropout(dropout)
         self.head = Dense(hidden_size or row_size, num_classes)
         if self.hidden is not None:
-            nn.init.kaiming_normal_(
-                self.hidden.weight, nonlinearity="relu", generator=generator
-            )
+            weight = self.hidden.weight
+            nn.init.kaiming_normal_(weight, nonlinearity="relu", generator=generator)
             nn.init.zeros_(self.hidden.bias)
         self.head.initialize(generator)
 
@@ -420,9 +419,8 @@ def name_of(network: Network) -> str:
         'wrn-16-2'
     """
     if not network.name:
-        raise UsageError(
-            f"A network of type {type(network).__name__} has no name; use models.build."
-        )
+        kind = type(network).__name__
+        raise UsageError(f"A network of type {kind} has no name; use models.build.")
     return network.name
 
 

@@ -10,7 +10,7 @@ from fewlabels.errors import BudgetError, UsageError, check_range, whole_number
 from fewlabels.gram import smallest_eigenvalue
 from fewlabels.gram.spectra import ceiling_below
 from fewlabels.names import check_known
-from fewlabels.progress import Mapper, current_executor
+from fewlabels.progress import Mapper, current_executor, shared
 from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
 from fewlabels.search import inputs, refutation
@@ -109,8 +109,8 @@ def maximize_smallest_eigenvalue(
                 scale=scale,
                 window=(1 - tie_tolerance) * ceiling if tie_tolerance else torch.inf,
             )
-            executor = current_executor() if executor is None else executor
-            best = search.run(num_draws, executor, num_threads)
+            with shared(executor or current_executor()):
+                best = search.run(num_draws, num_threads)
             is_tie, num_refuted = not len(best.numbers), best.num_refuted
             if len(best.numbers) == 1:
                 chosen = best.subsets[0]

@@ -87,7 +87,6 @@ def minimize_remainder(
     known: Tensor,
     regularization: float,
     target: Tensor,
-    candidates: Tensor,
     size: int,
     oversample: float,
     generator: Generator,
@@ -103,17 +102,17 @@ def minimize_remainder(
         known: What is known before, shape (D, D), positive semi-definite.
         regularization: λ, above zero.
         target: What is to be explained, shape (D, D), positive semi-definite.
-        candidates: Indices to choose from, shape (n,).
         size: How many to choose.
         oversample: How many times ``size`` are added at first.
         generator: Decides between equal items.
 
     Returns:
-        The chosen indices in the order they were added, and the trace that is left.
+        The places of the chosen items, in the order they were added, and the trace that
+        is left.
     """
-    check_size(size, len(candidates))
+    check_size(size, len(information.rows))
     design = _Design(information, known, regularization, target)
-    num_added = max(size, round(min(oversample * size, len(candidates))))
+    num_added = max(size, round(min(oversample * size, len(information.rows))))
     added = greedy(design.gains, design.add, num_added, generator)
     design.narrow(added)
     if design.is_delicate:
@@ -126,7 +125,7 @@ def minimize_remainder(
         design.remove(worst, torch.nonzero(is_left).flatten().tolist())
     if design.is_delicate:
         design.renew(torch.nonzero(is_left).flatten().tolist())
-    return candidates[torch.tensor(added)[is_left]], design.remainder
+    return torch.tensor(added)[is_left], design.remainder
 
 
 class _Design:

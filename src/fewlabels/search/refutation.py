@@ -40,7 +40,7 @@ from torch import Tensor
 
 from fewlabels.gram import lobpcg_smallest_eigenvalue, smallest_eigenvalue
 from fewlabels.pool import MappedRows
-from fewlabels.progress import Mapper, current_executor, each, track
+from fewlabels.progress import current_executor, each, track
 from fewlabels.protocols import Factored, InnerProduct, Kernel
 from fewlabels.rng import stream
 from fewlabels.search.blocks import chunks, fill_block, map_ranges
@@ -336,9 +336,7 @@ class RefutationSearch:
         equal = max(best, 0.0) - self.zero
         return max(min(equal, self.window), self.zero)
 
-    def run(
-        self, num_draws: int, executor: Mapper | None, num_threads: int
-    ) -> Incumbents:
+    def run(self, num_draws: int, num_threads: int) -> Incumbents:
         """Return the draws that no other one beats, or all that are in the window.
 
         Draws are tried in generations, each as large as all before it together, against
@@ -349,14 +347,14 @@ class RefutationSearch:
         numbers, values = torch.empty(0, dtype=torch.int64), torch.empty(0).double()
         best = Incumbents(numbers, numbers.new_empty(0, self.size), values, 0)
         work = self.size * (self.size + len(self.labeled))
-        try_all = partial(map_ranges, executor=executor, num_threads=num_threads)
         start, stop = 0, _FIRST_GENERATION
         with track("Searching", num_draws) as advance:
             while start < num_draws:
                 generation = range(start, min(stop, num_draws))
                 trial.raise_to(self.threshold(best.best))
                 parts = _split(generation, _LARGEST_CHUNK)
-                for part, result in try_all(trial, parts, work=work * len(generation)):
+                total = work * len(generation)
+                for part, result in map_ranges(trial, parts, total, num_threads):
                     best = self.merged(best, result)
                     advance(len(part))
                 start, stop = stop, 2 * stop

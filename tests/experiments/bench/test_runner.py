@@ -258,7 +258,7 @@ def test_other_folders_are_not_touched(tmp_path):
 def test_a_damaged_description_or_a_later_version_is_refused(tmp_path, content):
     folder = opened(tmp_path / "b")
     folder.description_file.write_text(content)
-    with pytest.raises(ForeignFolderError, match=r'"schema_version": 1}\. Give anothe'):
+    with pytest.raises(ForeignFolderError, match=r'"schema_version": 1}\. Give anoth'):
         folder.open()
 
 

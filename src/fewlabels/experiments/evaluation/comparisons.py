@@ -114,11 +114,11 @@ class PairedTest:
     """Cohen's d of the differences (dz): their mean over their sample deviation."""
     t_p: float
     """Two-sided p value of the paired t-test."""
-    t_holm: float
+    t_holm: float = np.nan
     """``t_p`` after Holm's correction for all comparisons of one call."""
     wilcoxon_p: float
     """Two-sided p value of Wilcoxon's signed rank test."""
-    wilcoxon_holm: float
+    wilcoxon_holm: float = np.nan
     """``wilcoxon_p`` after the same correction."""
     wins: int
     """Seeds on which ``name`` is higher."""
@@ -230,18 +230,18 @@ def paired_tests(
         raise ShapeError(
             f"The strategies have {sorted(sizes)} seeds; give all the same, 2 or more."
         )
-    tests, size = [], sizes.pop()
+    tests, size, base_S = [], sizes.pop(), arrays.pop(against)
     factor = float(stats.t.ppf((1 + level) / 2, size - 1))
-    for name in values:
-        if name == against:
-            continue
-        difference_S = paired_differences(arrays[name], arrays[against])
+    for name, array_S in arrays.items():
+        difference_S = paired_differences(array_S, base_S)
         mean = float(difference_S.mean())
         spread = difference_S.std(ddof=1) if can_be_tested(difference_S) else np.nan
         overlap = (overlaps or {}).get(name, 0.0)
         check_range(f"overlaps['{name}']", overlap, at_least=0, at_most=1)
         excess = 1 + size * overlap / (1 - overlap) if overlap < 1 else np.inf
         reach = float(factor * spread * np.sqrt(excess / size)) if spread else 0.0
+        # By ranks too: the p value of a normal deviate as many times smaller.
+        deviate = stats.norm.isf(signed_rank_p(difference_S) / 2) / np.sqrt(excess)
         tests.append(
             PairedTest(
                 name=name,
@@ -252,9 +252,7 @@ def paired_tests(
                 high=mean + reach,
                 effect_size=float(mean / spread) if spread else 0.0,
                 t_p=float(t_p_values(difference_S[:, None], excess)[0]),
-                wilcoxon_p=_deflated(signed_rank_p(difference_S), excess),
-                t_holm=np.nan,
-                wilcoxon_holm=np.nan,
+                wilcoxon_p=float(2 * stats.norm.sf(deviate)),
                 wins=int((difference_S > 0).sum()),
                 losses=int((difference_S < 0).sum()),
                 overlap=overlap,
@@ -547,8 +545,3 @@ def signed_rank_p(differences_S: Array) -> float:
     reached = ranks[moved > 0].sum()
     rarer = min(chances[: reached + 1].sum(), chances[reached:].sum())
     return float(min(1, 2 * rarer))
-
-
-def _deflated(p: float, excess: float) -> float:
-    """Return a two-sided p value if the variance is so many times as large."""
-    return float(2 * stats.norm.sf(stats.norm.isf(p / 2) / np.sqrt(excess)))
