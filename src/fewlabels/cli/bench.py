@@ -384,14 +384,14 @@ def demo(
     folder = bench.BenchFolder(out or Path(f"fewlabels-demo{'-fast' * fast}"))
     folder.open()
     failed = do_runs(experiment, folder, jobs.LocalExecutor(), terminal, every=16)
-    page = _write_report(folder, experiment.name, terminal)
     context = context_of(bench.read_results(folder, experiment))
     shown = {case.condition.name: case for case in context.conditions}
     results = {name: _results(context, case) for name, case in shown.items()}
-    terminal.json({"results": results, "report": page})
     for name, case in shown.items():
         terminal.result(_demo_table(name, case.seeds_text, results[name]))
     terminal.result(finding(context))
+    page = _write_report(folder, experiment.name, terminal)
+    terminal.json({"results": results, "report": page})
     terminal.result("Next, with a folder of your own images:")
     terminal.result("  fewlabels start FOLDER --classes cat,dog --budget 200")
     if failed:

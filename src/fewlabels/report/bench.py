@@ -171,7 +171,7 @@ def _outcome(context: Context) -> str:
     pairs = sorted({comparison.test.num_pairs for comparison in tests})
     seeds = wording.span([*map(str, pairs[:-1]), count(pairs[-1], "paired seed")])
     measures = {own.measure_text for own in tests if own.measure == END}
-    where = measures.pop() if len(measures) == 1 else "at the end of any run"
+    where = measures.pop() if len(measures) == 1 else "at the end of the runs"
     clear, areas = (
         _clear(context, [own for own in tests if own.measure == measure])
         for measure in (END, AREA)
@@ -188,17 +188,22 @@ def _outcome(context: Context) -> str:
 def _clear(context: Context, tests: Sequence[Comparison]) -> str:
     """Return which strategies are significantly better or worse; empty: none."""
     total, parts = len(context.conditions), []
-    significant = [comparison.test for comparison in tests if comparison.is_significant]
+    significant = [comparison for comparison in tests if comparison.is_significant]
     for sign, verb in ((1, "beat"), (-1, "fell behind")):
-        clear = [test for test in significant if sign * test.difference > 0]
+        clear = [own for own in significant if sign * own.test.difference > 0]
         if clear:
-            shares = sorted(abs(test.difference) for test in clear)
+            shares = sorted(abs(own.test.difference) for own in clear)
             by = wording.span(map(wording.in_percent, shares))
-            against = clear[0].against
-            names = [
-                f"{name} (under {times} of {total} conditions)" if total > 1 else name
-                for name, times in Counter(test.name for test in clear).items()
-            ]
+            against = clear[0].test.against
+            names = []
+            for who in context.contenders:
+                places = [
+                    own.case.heading for own in clear if own.test.name == who.label
+                ]
+                several = f"under {len(places)} of {total} conditions"
+                where = places[0] if len(places) == 1 else several
+                if places:
+                    names.append(f"{who.short} ({where})" if total > 1 else who.short)
             parts.append(f"{wording.join_words(names)} {verb} {against} by {by} points")
     return wording.join_words(parts)
 

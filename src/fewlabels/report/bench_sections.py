@@ -437,6 +437,7 @@ def saving_sentences(context: Context) -> list[str]:
         return is_known and saving.high is not None, is_known, saving.num_labels
 
     subject = first_label(context, context.experiment.subject)
+    asked = subject, first_label(context, "random")
     for case in context.conditions:
         if savings := savings_of(case, subject):
             # Further on random's curve ends below an end of the interval.
@@ -445,7 +446,8 @@ def saving_sentences(context: Context) -> list[str]:
             doubts = [
                 f" In accuracy the two do not differ significantly {own.measure_text}."
                 for own in context.comparisons
-                if (own.case, own.measure, own.test.name) == (case, END, subject)
+                if (own.case, own.measure) == (case, END)
+                and (own.test.name, own.test.against) == asked
                 and not own.is_significant
             ]
             return [

@@ -402,12 +402,12 @@ def demo_experiment(*, is_fast: bool = False) -> Experiment:
         "name": "demo",
         "title": "Which digits to label",
         "about": (
-            "Each strategy chooses ten digits at a time, the first ten too, from a "
-            "pool of 600 that differs from seed to seed; the learner blend learns in "
-            "milliseconds. FixMatch+DARP is the paper's protocol: ten labels are "
-            "given, one of each digit, each strategy chooses ten more of 1,297, and a "
-            "small network learns from labeled and unlabeled images. npc is as "
-            "printed. Digits are easy; your images will give other numbers."
+            "Each strategy chooses ten digits at a time from a pool of 600 that "
+            "differs from seed to seed, and the learner blend learns in milliseconds. "
+            "FixMatch+DARP is the paper's protocol: one label of each digit is given, "
+            "each strategy chooses ten more of 1,297, and a small network learns from "
+            "all images. npc is as printed. Digits are easy; your images will give "
+            "other numbers."
         ),
         "conditions": [
             {"name": "blend", "own_pools": True, **blend},
