@@ -85,6 +85,7 @@ def picture_all(person: Person) -> None:
     page.emulate_media(color_scheme="light")
     person.sees("review")
     page.click(".review-tabs >> text=fish")
+    person.until("document.querySelector('.review-head h2').textContent.match(/fish/)")
     page.wait_for_load_state("networkidle")
     time.sleep(0.5)
     person.until(ALL_SHOWN)

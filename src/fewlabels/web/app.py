@@ -36,13 +36,10 @@ _KEPT = {"cache-control": "private, max-age=86400, immutable"}
 _INTERVAL = 0.1  # seconds between two looks at the state
 _SILENCE = 10.0  # seconds after which a comment keeps the connection alive
 _MOST_LISTENERS = 50
-_STATUS = {
-    UsageError: 422,
-    AnswersError: 422,
+_STATUS: dict[type[Exception] | tuple[type[Exception], ...], int] = {
+    (UsageError, AnswersError): 422,
     DataError: 404,
-    StoreBusyError: 503,  # the page sends it again
-    StoreAwayError: 503,
-    DamagedStoreError: 503,
+    (StoreBusyError, StoreAwayError, DamagedStoreError): 503,  # the page sends it again
     StoreError: 409,
     FewlabelsError: 503,
 }

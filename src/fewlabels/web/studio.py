@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from fewlabels.errors import AnswersError, UsageError
 from fewlabels.projects import Project
@@ -29,24 +29,20 @@ _TRAIN = "START_TRAINING"
 _MOST_TASKS = 1_000
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)  # it sends much else
-
-
-class StudioTask(_Message):
-    """An image to label, as ``ask`` wrote it."""
+class StudioTask(BaseModel):
+    """An image to label, as ``ask`` wrote it; what else is sent is ignored."""
 
     data: dict[str, Any] = {}
 
 
-class Prediction(_Message):
+class Prediction(BaseModel):
     """A request for predictions."""
 
     tasks: list[StudioTask] = Field(default=[], max_length=_MOST_TASKS)
     label_config: str | None = None
 
 
-class Event(_Message):
+class Event(BaseModel):
     """An event in Label Studio."""
 
     action: str = Field(default="", max_length=100)

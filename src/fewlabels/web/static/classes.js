@@ -148,6 +148,9 @@ export class ClassesView {
 
   async #showRemoved() {
     const { removed } = await get("/api/classes/removed").catch(() => ({ removed: [] }));
+    const content = JSON.stringify(removed);
+    if (content === this.content) return; // a button keeps its focus
+    this.content = content;
     this.removed.hidden = !removed.length;
     const rows = removed.map(({ name, into, num_labels: number }) => {
       const was = into ? `merged into ${into}` : "deleted";
