@@ -25,6 +25,8 @@ Found = Mapping[tuple[str, str, int], Mapping[str, Mapping[int, float]]]
 """Percentages by data, pool and number of labels, then by learner and seed."""
 _FEWEST_TO_TEST = 3
 _COMMON_SEEDS = range(5)
+_NUM_IN_SHORT = 8
+_ALWAYS_IN_SHORT = {"fixmatch", "supervised"}
 
 
 def parts(path: Path = RECORD) -> dict[str, Callable[[], str]]:
@@ -71,7 +73,11 @@ def missing(found: Found) -> str:
 
 
 def in_short(found: Found) -> str:
-    """Return means at the middle number of labels, even / long-tailed, and seconds."""
+    """Return means at the middle number of labels, even / long-tailed, and seconds.
+
+    Rows are the learners that do best over all columns, those that are best in one, and
+    the baselines.
+    """
     columns = [(one.name, pool, one.num_labels[1]) for one in SOURCES for pool in POOLS]
     means = [
         {
@@ -87,9 +93,13 @@ def in_short(found: Found) -> str:
     heads = [f"{one.name}, {one.num_labels[1]}" for one in SOURCES]
     heads.append("seconds")
     lines = [f"| learner | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
-    for name in sorted(labels, key=partial(standing, means), reverse=True):
+    ranked = sorted(labels, key=partial(standing, means), reverse=True)
+    for rank, name in enumerate(ranked):
         told = [shown(own, name) for own in means]
         told += [f"{own[name]:.2g}" if name in own else "" for own in times]
+        is_best = any("**" in cell for cell in told)
+        if rank >= _NUM_IN_SHORT and not is_best and name not in _ALWAYS_IN_SHORT:
+            continue
         cells = [paired(*pair) for pair in zip(told[::2], told[1::2], strict=True)]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)

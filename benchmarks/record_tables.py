@@ -103,7 +103,7 @@ def shots() -> str:
         ]
         rows.append(f"| {name} | {' | '.join(cells)} |")
     for name in found:
-        rows.append(f"| *{name}, paper (CIFAR-10)* | {' | '.join(_printed(name))} |")
+        rows.append(f"| *{name}, paper* | {' | '.join(_printed(name))} |")
     return "\n".join([*rows, ""])
 
 

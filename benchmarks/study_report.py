@@ -38,6 +38,7 @@ PAGES = (
 )
 TABLES = DOCS / "tables"
 LONG = {
+    "practical saved": "practical-labels-saved-by-default",
     "practical saved by all": "practical-labels-saved",
     "practical accuracy confirmed": "practical-accuracy-confirmed",
     "practical accuracy screened": "practical-accuracy-screened",
@@ -58,7 +59,9 @@ LONG = {
     "npc apart": "few-labels-npc-cifar100",
     "one or several": "few-labels-one-or-several-queries",
     "beside": "few-labels-worst-pool-and-seconds",
+    "twins 1": "twins-table-1",
     "convergence": "theory-convergence",
+    "draws": "theory-draws",
     "predicted errors": "theory-predicted-errors",
     "predicted lowered": "theory-predicted-errors-of-npc",
     **{

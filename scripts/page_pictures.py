@@ -24,6 +24,7 @@ SLIPS = (33, 51)  # which labels are given by mistake
 OPTIONS = ("--classes", ",".join(KINDS), "--budget", "100", "--audit", "25")
 OPTIONS += ("--quality", "fast")
 SIZES = {"screen": (1280, 800), "tablet": (820, 1180), "phone": (390, 844)}
+ALL_SHOWN = "[...document.images].every(image => !image.src || image.naturalWidth > 0)"
 VIEWS = {"label": "L", "review": "R", "browse": "B", "results": "S", "classes": "C"}
 
 
@@ -65,6 +66,7 @@ class Person:
         self.page.wait_for_load_state("networkidle")
         self.until("!document.querySelector('.wait')")
         time.sleep(0.5)
+        self.until(ALL_SHOWN)
 
     def pictures(self, path: Path) -> None:
         """Write what is seen."""
@@ -86,6 +88,7 @@ def picture_all(person: Person) -> None:
     person.until("document.querySelector('.review-head h2').textContent.match(/fish/)")
     page.wait_for_load_state("networkidle")
     time.sleep(0.5)
+    person.until(ALL_SHOWN)
     name = page.text_content(".review-head h2").split()[1]
     files = page.eval_on_selector_all(".tile img", "all => all.map(image => image.alt)")
     for place, file in enumerate(files):

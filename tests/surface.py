@@ -21,7 +21,7 @@ from fewlabels.experiments.bench import folder as bench
 from fewlabels.experiments.runs import execute
 from fewlabels.experiments.settings import RunSettings
 from fewlabels.models.model_folder import EncoderConfig, ModelConfig
-from fewlabels.projects.export_folder import Manifest
+from fewlabels.projects.export import Manifest
 from fewlabels.projects.folder import ModelRecord
 from fewlabels.projects.settings import ProjectSettings
 from fewlabels.projects.store import Store

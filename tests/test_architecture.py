@@ -57,4 +57,16 @@ def test_a_function_is_in_the_file_that_is_named_for_it(name, path):
     for wanted in owner:
         (found,) = (n for n in body if isinstance(n, ast.ClassDef) and n.name == wanted)
         body = found.body
-    assert function in {n.name for n in body if isinstance(n, ast.FunctionDef)}
+    nodes = (node for part in body for node in ast.walk(part))  # routes are nested
+    assert function in {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
+
+
+def test_three_files_hold_the_path_of_a_label():
+    files = re.findall(r"^\d\. `(.+?)`: ", section("A label's path"), re.MULTILINE)
+    handler, route, function = ((SOURCE / file).read_text("utf-8") for file in files)
+    assert all(f"  {name}(" in handler for name in ("actionOf", "answer"))
+    assert '"/api/act"' in handler
+    assert '"/api/act"' in route
+    assert "labels.label(" in route
+    assert "\ndef label(" in function
+    assert "store.append(" in function

@@ -11,7 +11,6 @@ import json
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
-from html import escape
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -355,9 +354,6 @@ class Pool:
         names = f"{self.num_classes} classes ({', '.join(self.classes):.60})"
         items = f"{len(self)} items of shape {shape}, {len(self.labeled)} labeled"
         return f"Pool({items}, {names}, {tests} to measure on)"
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
 
     def __len__(self) -> int:
         """Return the number of items, labeled or not."""

@@ -63,12 +63,8 @@ class Reporter(Protocol):
         """Take note that the task ended, done or not."""
 
 
-class Advance(Protocol):
-    """What :func:`track` hands out: call it as units get done."""
-
-    def __call__(self, amount: int = 1) -> None:
-        """Report ``amount`` more units."""
-
+Advance = Callable[..., None]
+"""What :func:`track` hands out: call it as units get done, with their number or 1."""
 
 _reporters: ContextVar[tuple[Reporter, ...]] = ContextVar(
     "fewlabels_reporters", default=()

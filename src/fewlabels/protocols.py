@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -49,8 +49,7 @@ class Kernel(Protocol):
         """Return k(i, j): shapes (..., r) and (..., c) give (..., r, c), float64."""
 
 
-@dataclass(frozen=True, eq=False)
-class InnerProduct:
+class InnerProduct(NamedTuple):
     """k(i, j) = scales[i] scales[j] (features[i] . features[j] + offset)."""
 
     features: NDArray[np.floating] | MappedRows

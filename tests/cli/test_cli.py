@@ -144,7 +144,12 @@ def test_wrong_arrays_are_a_sentence(fewlabels, tmp_path, arrays, words, code, m
         (("run", "digits", "--settings", "no.yaml"), 2, "could not be read"),
         (("run", "digits", "--out", "foreign"), 1, "contains 'letter.txt'"),
         (("demo", "--out", "foreign"), 1, "contains 'letter.txt'"),
-        (("select", "no.npz"), 1, "'no.npz' does not exist"),
+        (
+            ("select", "no.npz"),
+            1,
+            "Error: 'no.npz' does not exist; give an .npz file that has 'features', or "
+            "a folder of shards.",
+        ),
     ],
 )
 def test_a_mistake_is_a_sentence_and_leaves_nothing(

@@ -79,7 +79,13 @@ def test_quiet(fewlabels, model, folder):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["predict", "nowhere", "images"], 1, "no exported model in nowhere"),
+        (["predict", "nowhere", "images"], 1, "no exported model in 'nowhere'"),
+        (
+            ["serve", "nowhere"],
+            1,
+            "Error: There is no exported model in 'nowhere' (No such file or "
+            "directory: config.json); 'fewlabels export' writes one.",
+        ),
         (["predict", "model", "nowhere"], 1, "There is no folder nowhere"),
         (["predict", "model", "images", "--out", "x.txt"], 2, "Known: .csv, .parquet"),
         (

@@ -36,7 +36,7 @@ from fewlabels.errors import FewlabelsError
 from fewlabels.experiments.settings import Choice
 from fewlabels.files import replace_text
 from fewlabels.projects import Project, predict
-from fewlabels.projects.export_folder import check_replaceable
+from fewlabels.projects.export import check_replaceable
 from fewlabels.projects.store.records import LABELS
 from fewlabels.report import write_project_report
 

@@ -49,7 +49,7 @@ def counted_at_once(store, overlap):
         "spent": snapshot.num_spent,
         "confirmed": len({one.item for one in labels if one.is_confirmed}),
         "skipped": len(skipped),
-        "imported": snapshot.num_imported,
+        "imported": len({one.item for one in snapshot.verdicts if one.is_imported}),
         "rounds": list(snapshot.rounds),
     }
 

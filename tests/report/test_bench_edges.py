@@ -155,6 +155,19 @@ def test_the_headline_may_be_about_the_labels_of_one_strategy(tmp_path):
     assert "Strategy 4 8 12 AUBC random" in words  # not what is known without labels
 
 
+def test_the_headline_compares_accuracy_with_random_labels_only(tmp_path):
+    strategies = tuple(Choice(name=name) for name in ("random", "npc", "margin"))
+    bench = Bench(tmp_path, experiment(strategies=strategies, subject="margin"))
+    for seed in range(3):
+        last = 0.9 + seed / 100  # much above random, as high as npc but for noise
+        bench.run("random", seed, [0.5, 0.6, 0.7])
+        bench.run("margin", seed, [0.5, 0.8, last])
+        bench.run("npc", seed, [0.5, 0.8, 0.91 - seed / 100])
+    words = shown(bench)
+    assert "labels chosen by margin were worth" in words
+    assert "In accuracy the two" not in words
+
+
 def test_what_runs_noted_is_told_once(tmp_path):
     bench = Bench(tmp_path, experiment())
     for seed in range(3):

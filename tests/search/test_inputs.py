@@ -13,8 +13,9 @@ FEATURES = torch.randn(30, 8, generator=stream(0, "inputs"), dtype=torch.float64
 KERNEL = last_layer_kernel(FEATURES, 2)
 
 
-def variance(kernel, **given):
-    return search.minimize_variance(kernel, references=range(30), noise=0.1, **given)[0]
+def variance(kernel, size, generator, **given):
+    posterior = search.Posterior(kernel, references=range(30), noise=0.1, **given)
+    return search.minimize_variance(posterior, size=size, generator=generator)[0]
 
 
 def coverage(kernel, **given):

@@ -1,9 +1,11 @@
 """The official settings are those of FixMatch's official code."""
 
 import pytest
+import torch
 
 from fewlabels import models, rng
 from fewlabels.data.augment import WeakAugment
+from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.training import make
 from fewlabels.training.fixmatch import FixMatch
 from fewlabels.training.loop import sgd
@@ -30,7 +32,14 @@ OFFICIAL = {
 def test_the_settings():
     settings = make("fixmatch", preset="official")
     assert {name: settings.options[name] for name in OFFICIAL} == OFFICIAL
-    assert settings.schedule.bn_momentum == pytest.approx(0.001)
+
+
+def test_statistics_forget_as_fast_as_averaged_weights():
+    images = ArrayImages(torch.zeros(4, 1, 8, 8, dtype=torch.uint8))
+    unlabeled = Pool.build(images, torch.full((4,), UNKNOWN), ["a", "b"])
+    trainer = make("fixmatch", preset="official", network="wrn-10-1")
+    network = trainer.fit(unlabeled, rng.stream(0)).module
+    assert network.norm.momentum == pytest.approx(0.001)
 
 
 def test_a_learner_may_have_official_settings_of_its_own(monkeypatch):

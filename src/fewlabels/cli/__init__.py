@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from traceback import walk_stack
 from types import FrameType
 
 from fewlabels.errors import FewlabelsError, UntrustedStoreError, UsageError
@@ -97,11 +98,9 @@ def _on_signals(handler: Callable[[int, FrameType | None], None]) -> None:
     """Let a handler stop the work; what is being imported is left at once."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        outer = frame
-        while outer is not None:
+        for outer, _ in walk_stack(frame):
             if outer.f_code.co_filename.startswith("<frozen importlib"):
                 _stop_loading(number, frame)
-            outer = outer.f_back
         handler(number, frame)
 
     signal.signal(signal.SIGINT, stop)

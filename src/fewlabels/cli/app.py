@@ -12,10 +12,7 @@ _COMMANDS = {
     "demo": ("bench:demo", "Compare strategies on digits and write a report."),
     "run": ("run:run", "Simulate active learning on labeled images."),
     "select": ("embeddings:select", "Choose what to label next, from your embeddings."),
-    "diagnose": (
-        "run:diagnose",
-        "Show how well conditioned the labels of a run are.",
-    ),
+    "diagnose": ("run:diagnose", "Show how well conditioned a run's labels are."),
     "check": ("run:check", "Check that a strategy, trainer or kernel is sound."),
     "start": ("start:start", "Label images in the browser: a folder and a budget in."),
     "init": ("project:init", "Start a project: images, classes, a label budget."),
@@ -30,10 +27,7 @@ _COMMANDS = {
     "predict": ("project:predict", "Use an exported model on new images."),
     "serve": ("serve:serve", "Classify images over HTTP with an exported model."),
     "classes": ("project:classes", "Add and rename the classes of a project."),
-    "embed": (
-        "embeddings:embed",
-        "Turn images, however many, into shards of embeddings.",
-    ),
+    "embed": ("embeddings:embed", "Turn images into shards of embeddings."),
     "encoders": ("features:encoders", "List what can make features on this machine."),
     "cache": ("features:cache", "List and prune cached image features."),
     "doctor": ("doctor:doctor", "Show what is installed, and what is missing."),
@@ -82,18 +76,12 @@ def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer passes it so
         raise typer.Exit
 
 
+_VERSION = typer.Option(
+    "--version", callback=_print_version, is_eager=True, help="Print the version."
+)
+
+
 @app.callback()
-def options(
-    *,
-    show_version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            callback=_print_version,
-            is_eager=True,
-            help="Print the version.",
-        ),
-    ] = False,
-) -> None:
+def options(*, show_version: Annotated[bool, _VERSION] = False) -> None:
     """From a pile of unlabeled images and a labeling budget to the best classifier."""
     del show_version

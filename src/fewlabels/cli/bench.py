@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,14 +18,15 @@ from fewlabels.cli.options import AllowCode, Encoder, Json, Quiet, QuietOrJson
 from fewlabels.cli.terminal import Terminal, table
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.experiments import bench
-from fewlabels.experiments.settings import Choice, validated
+from fewlabels.experiments.settings import Choice, RunSettings, validated
 
 if TYPE_CHECKING:
-    from fewlabels.report.bench_sections import ConditionContext
+    from fewlabels.report.bench_sections import ConditionContext, Context
 
 _MOST_DRAWN = 1000  # short enough to be typed again
 _MOST_SEEDS = 10_000
 _SHOWN = (10, 20, 30, 50, 100)  # numbers of labels that a terminal has room for
+_WITH_OPTIONS = ("data", "trainer")  # settings that --set changes option by option
 _POWERS = {2**power: f"2^{power}" for power in range(16, 31)}
 
 app = options.group("Compare query strategies: the paper's experiments and others.")
@@ -43,9 +45,8 @@ def list_recipes(*, terminal: Json) -> None:
     recipes = [bench.recipe(name) for name in bench.names()]
     terminal.json([recipe.model_dump(mode="json") for recipe in recipes])
     drawn = Table(box=None, pad_edge=False)
-    for column in ("recipe", "size", "runs", "trainings", "time"):
-        drawn.add_column(column, no_wrap=True)
-    drawn.add_column("what it is", overflow="fold")
+    for column in ("recipe", "size", "runs", "trainings", "time", "what it is"):
+        drawn.add_column(column, no_wrap=column != "what it is")
     workers = jobs.LocalExecutor().num_workers
     nowhere = bench.BenchFolder(Path(os.devnull))
     for recipe in recipes:
@@ -116,8 +117,8 @@ def run(
     if len(experiments) > 1:
         total = bench.num_trainings(experiments)
         own = bench.num_trainings(experiments, other_readings=False)
-        lengths = {cost.steps for cost in costs}
-        length = _steps(lengths.pop()) if len(lengths) == 1 else "different lengths"
+        lengths = {_steps(cost.steps) for cost in costs}
+        length = lengths.pop() if len(lengths) == 1 else "different lengths"
         other = f", and {total - own} for other readings" if total > own else ""
         terminal.result(f"Total: {own} trainings of {length}{other}")
     if dry_run:
@@ -126,17 +127,11 @@ def run(
     folder.open()
     any_failed = False
     for experiment in experiments:
+        trackers: list[Any] = [bench.Mlflow(mlflow, experiment.name)] if mlflow else []
+        trackers += [bench.WeightsAndBiases(wandb)] if wandb else []
+        extras = {"tensorboard": tensorboard, "predictions": predictions}
         failed = do_runs(
-            experiment,
-            folder,
-            executor,
-            terminal,
-            trackers=[
-                *([bench.Mlflow(mlflow, experiment.name)] if mlflow else []),
-                *([bench.WeightsAndBiases(wandb)] if wandb else []),
-            ],
-            tensorboard=tensorboard,
-            predictions=predictions,
+            experiment, folder, executor, terminal, trackers=trackers, **extras
         )
         any_failed |= failed > 0
         page = _write_report(folder, experiment.name, terminal)
@@ -184,12 +179,11 @@ def verify(
     terminal.result(f"{verdict.cell.label} ({verdict.cell.address}), --seed {drawn}")
     for change in verdict.changes:
         terminal.say(f"Note: {change}")
-    if not verdict.differences:
-        terminal.result("Identical: every round, item by item and bit by bit.")
-        return
     for difference in verdict.differences:
         terminal.result(difference)
-    raise Exit(1)
+    if verdict.differences:
+        raise Exit(1)
+    terminal.result("Identical: every round, item by item and bit by bit.")
 
 
 def build_experiment(
@@ -208,17 +202,17 @@ def build_experiment(
         experiment = bench.recipe(recipe)
     changes: dict[str, object] = {}
     if strategies is not None:  # those of the recipe as they are there
-        own: dict[str, list[Choice]] = {name: [] for name in names}
-        for choice in experiment.strategies:
-            own.get(choice.name, []).append(choice)
+        known = experiment.strategies
         changes["strategies"] = tuple(
-            choice for name in names for choice in own[name] or [Choice(name=name)]
+            choice
+            for name in names
+            for choice in [c for c in known if c.name == name] or [Choice(name=name)]
         )
     if seeds is not None:
         changes["seeds"] = read_seeds(seeds)
     if encoder is not None:
-        conditions = experiment.conditions
-        changes["conditions"] = tuple(each.over(encoder) for each in conditions)
+        over = [condition.over(encoder) for condition in experiment.conditions]
+        changes["conditions"] = tuple(over)
     return bench.checked(experiment.model_copy(update=changes))
 
 
@@ -237,23 +231,22 @@ def with_settings(
     conditions = []
     for condition in experiment.conditions:
         settings = condition.settings.model_dump()
+        whole = [name for name in settings if name not in {"strategy", *_WITH_OPTIONS}]
         for name, value in changes.items():
             part, _, option = name.partition(".")
-            if part not in settings or bool(option) != (part in {"data", "trainer"}):
-                known = [
-                    n for n in settings if n not in {"strategy", "data", "trainer"}
-                ]
-                known += ["data.OPTION", "trainer.OPTION"]
-                raise UnknownNameError("setting", name, known)
-            if option:
+            if name in whole:
+                settings[name] = value
+            elif option and part in _WITH_OPTIONS:
                 settings[part]["options"][option] = value
                 settings[part].pop("made", None)
             else:
-                settings[part] = value
-        changed = validated(type(condition.settings), settings, kind="setting")
+                known = [*whole, *(f"{part}.OPTION" for part in _WITH_OPTIONS)]
+                raise UnknownNameError("setting", name, known)
+        changed = validated(RunSettings, settings, kind="setting")
         conditions.append(condition.copy_with(settings=changed))
-    changed_experiment = experiment.copy_with(conditions=tuple(conditions))
-    return bench.checked(changed_experiment) if changes else experiment
+    if not changes:
+        return experiment
+    return bench.checked(experiment.copy_with(conditions=tuple(conditions)))
 
 
 def read_seeds(words: str) -> tuple[int, ...]:
@@ -265,13 +258,11 @@ def read_seeds(words: str) -> tuple[int, ...]:
     """
     seeds: Sequence[int] = ()
     with suppress(ValueError):
-        if "-" in words:
-            first, last = map(int, words.split("-"))
-            seeds = range(first, last + 1)
-        elif "," in words:
+        if "," in words:
             seeds = [int(word) for word in words.split(",") if word]
         else:
-            seeds = range(int(words))
+            first, dash, last = words.partition("-")
+            seeds = range(int(first), int(last) + 1) if dash else range(int(words))
     if not seeds or seeds[_MOST_SEEDS:]:  # a range may be too long for len
         raise UsageError(
             f"The seeds are '{words}'; give 3, 5-9 or 0,4, at most {_MOST_SEEDS:,}."
@@ -289,17 +280,16 @@ def _cost(
     """Say what an experiment will cost; train a few steps before, if asked to."""
     from fewlabels.projects import duration
 
-    seconds = None
+    name, seconds = experiment.name, None
     if num_steps is not None:
         seconds = bench.measure(experiment, num_steps)
-        terminal.result(
-            f"{experiment.name}: {num_steps} steps took {seconds:.3g} seconds each"
-        )
+        terminal.result(f"{name}: {num_steps} steps took {seconds:.3g} seconds each")
+    workers = executor.num_workers
     cost = bench.estimate(
-        experiment, folder, num_workers=executor.num_workers, seconds_per_step=seconds
+        experiment, folder, num_workers=workers, seconds_per_step=seconds
     )
     other = f", {cost.num_other} of them for another reading of the paper"
-    terminal.result(f"{experiment.name}: {experiment.title}")
+    terminal.result(f"{name}: {experiment.title}")
     terminal.result(
         f"  {cost.num_cells} runs with {cost.num_trainings} trainings of "
         f"{_steps(cost.steps)}{other * bool(cost.num_other)}"
@@ -341,9 +331,9 @@ def do_runs(
         )
     cells = bench.plan(experiment).all
     failed, total = [], len(cells)
-    done = total - len(folder.missing(cells))
-    for ended in bench.run(experiment, folder, executor, **extras):
-        done += 1
+    before_now = total - len(folder.missing(cells))
+    runs = bench.run(experiment, folder, executor, **extras)
+    for done, ended in enumerate(runs, start=before_now + 1):
         if ended.error is not None:
             failed.append(ended.cell)
             outcome = f"failed: {ended.error}"
@@ -352,10 +342,9 @@ def do_runs(
             outcome = "not measured" if right is None else f"{100 * right:.1f} %"
         if done % every == 0 or ended.error is not None:
             terminal.say(f"[{done}/{total}] {ended.cell.label}: {outcome}")
-    for cell in cells if trackers else ():
-        if folder.is_finished(cell):
-            for tracker in trackers:
-                tracker.send(cell, folder)
+    finished = [cell for cell in cells if trackers and folder.is_finished(cell)]
+    for cell, tracker in product(finished, trackers):
+        tracker.send(cell, folder)
     return len(folder.missing(failed))  # another command may have done some
 
 
@@ -369,9 +358,7 @@ def _write_report(folder: "bench.BenchFolder", name: str, terminal: Terminal) ->
 
 
 def _steps(number: int | None) -> str:
-    if number is None:
-        return "unknown length"
-    return f"{_POWERS.get(number, f'{number:,}')} steps"
+    return f"{_POWERS.get(number, f'{number:,}')} steps" if number else "unknown length"
 
 
 def demo(
@@ -397,43 +384,41 @@ def demo(
     folder = bench.BenchFolder(out or Path(f"fewlabels-demo{'-fast' * fast}"))
     folder.open()
     failed = do_runs(experiment, folder, jobs.LocalExecutor(), terminal, every=16)
-    page = _write_report(folder, experiment.name, terminal)
     context = context_of(bench.read_results(folder, experiment))
-    shown = {each.condition.name: each for each in context.conditions}
-    results = {name: _results(each) for name, each in shown.items()}
-    terminal.json({"results": results, "report": page})
-    for name, each in shown.items():
-        terminal.result(_demo_table(name, each.seeds_text, results[name]))
+    shown = {case.condition.name: case for case in context.conditions}
+    results = {name: _results(context, case) for name, case in shown.items()}
+    for name, case in shown.items():
+        terminal.result(_demo_table(name, case.seeds_text, results[name]))
     terminal.result(finding(context))
+    page = _write_report(folder, experiment.name, terminal)
+    terminal.json({"results": results, "report": page})
     terminal.result("Next, with a folder of your own images:")
     terminal.result("  fewlabels start FOLDER --classes cat,dog --budget 200")
     if failed:
         raise Exit(1)
 
 
-def _results(condition: "ConditionContext") -> list[dict[str, Any]]:
+def _results(context: "Context", case: "ConditionContext") -> list[dict[str, Any]]:
     """Return mean accuracies, what labels were worth, and the lead at the end."""
-    from fewlabels.experiments.evaluation import PairedTest, paired_tests
     from fewlabels.report.bench_sections import END, savings_of
 
-    ends = {name: array[:, -1] for name, array in condition.paired.items()}
-    tests: tuple[PairedTest, ...] = ()
-    if condition.can_be_tested:
-        overlaps = condition.overlaps("random", END)
-        tests = paired_tests(ends, against="random", overlaps=overlaps)
-    leads = {test.name: [test.difference, test.low, test.high] for test in tests}
+    leads = {
+        own.test.name: [own.test.difference, own.test.low, own.test.high]
+        for own in context.comparisons
+        if (own.case, own.measure, own.test.against) == (case, END, "random")
+    }
     return [
         {
             "strategy": name.partition(" (")[0],  # without its options
-            "labels": condition.paired_labels,
-            "accuracy": array.mean(axis=0).tolist() if condition.complete_seeds else [],
+            "labels": case.paired_labels,
+            "accuracy": array.mean(axis=0).tolist() if case.complete_seeds else [],
             "lead": leads.get(name),
             "worth": {
                 saving.num_labels: [saving.amount, saving.interval]
-                for saving in savings_of(condition, name)
+                for saving in savings_of(case, name)
             },
         }
-        for name, array in condition.paired.items()
+        for name, array in case.paired.items()
     ]
 
 

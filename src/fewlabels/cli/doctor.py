@@ -39,15 +39,9 @@ def doctor(*, terminal: Json) -> None:
     }
     extras = dict(_missing())
     encoders = {entry.name: entry.note or "here" for entry in available()}
-    folders = {folder: _state(folder) for folder in places()}
-    terminal.json(
-        {
-            **machine,
-            "missing": extras,
-            "encoders": encoders,
-            "folders": {str(folder): state for folder, state in folders.items()},
-        }
-    )
+    folders = {str(folder): _state(folder) for folder in places()}
+    listed = {"missing": extras, "encoders": encoders}
+    terminal.json({**machine, **listed, "folders": folders})
     _print(terminal, "", machine)
     drawn = table("extra", "for", "state")
     for name, missing in extras.items():
@@ -70,8 +64,7 @@ def _torch() -> dict[str, str]:
     names = [f"cpu ({os.cpu_count()} cores)"]
     for number in range(torch.cuda.device_count()):
         names.append(f"cuda:{number} ({torch.cuda.get_device_name(number)})")
-    if torch.backends.mps.is_available():
-        names.append("mps")
+    names += ["mps"] * torch.backends.mps.is_available()
     return {"torch": str(torch.__version__), "devices": ", ".join(names)}
 
 

@@ -3,37 +3,30 @@
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.filesize import decimal
 from typer import Argument, Option
 
-from fewlabels.cli.options import (
-    Download,
-    Json,
-    QuietOrJson,
-    documented,
-    group,
-    local_encoder,
-)
+from fewlabels.cli import options
+from fewlabels.cli.options import Json, documented
 from fewlabels.cli.terminal import Terminal, table
 from fewlabels.errors import UsageError, check_range
+from fewlabels.models.cache import CacheEntry, FeatureCache, remove, select_unused
 from fewlabels.models.catalog import RECOMMENDED
 from fewlabels.models.encoders import available, describe, forms
 
-if TYPE_CHECKING:
-    from fewlabels.models.cache import CacheEntry, FeatureCache
-
 Folder = Annotated[Path | None, Argument(help="Cache folder. [default: the user's]")]
 _GB = 10**9
-cache = group("List, measure and prune cached image features.")
+cache = options.group("List, measure and prune cached image features.")
 
 
 def encoders(
     names: list[str] | None = None,
     *,
-    download: Download = False,
-    terminal: QuietOrJson,
+    download: options.Download = False,
+    terminal: options.QuietOrJson,
 ) -> None:
     """List the encoders on this machine with their licenses, and how to name others.
 
@@ -42,7 +35,7 @@ def encoders(
             here]
     """
     for name in names or ():
-        local_encoder(name, download=download)
+        options.local_encoder(name, download=download)
     shown = [describe(name) for name in names] if names else available()
     drawn = table("encoder", "license")
     for encoder in shown:
@@ -59,10 +52,8 @@ def encoders(
             if name not in here:
                 terminal.json({"name": name, "is_here": False, **facts._asdict()})
                 numbers = (str(facts.megabytes), str(facts.side))
-                about = facts.good_for + "; real weights not tested" * (
-                    not facts.is_tried
-                )
-                drawn.add_row(name, facts.license, *numbers, about)
+                doubt = "" if facts.is_tried else "; real weights not tested"
+                drawn.add_row(name, facts.license, *numbers, facts.good_for + doubt)
         terminal.result(drawn)
         terminal.result("'fewlabels encoders NAME --download' fetches one of them.")
         terminal.result("Any other is named by where it is:")
@@ -97,8 +88,6 @@ def prune(
         unused (DAYS): Only rows unused this long.
         down_to (GB): Stop when this much is left.
     """
-    from fewlabels.models.cache import remove, select_unused
-
     check_range("--unused", unused, at_least=0)
     check_range("--down-to", down_to, at_least=0)
     if not (encoder or unused or down_to or everything):
@@ -111,16 +100,14 @@ def prune(
         max_bytes=round(down_to * _GB),
     )
     _print_kept(kept_in, going, terminal)
-    if going and not yes:
-        typer.confirm("Remove these rows?", abort=True, err=True)
-    remove(going)
     if going:
+        if not yes:
+            typer.confirm("Remove these rows?", abort=True, err=True)
+        remove(going)
         terminal.result(f"{_size(going)} freed.")
 
 
-def _cache(folder: Path | None) -> "FeatureCache":
-    from fewlabels.models.cache import FeatureCache
-
+def _cache(folder: Path | None) -> FeatureCache:
     if folder is None:
         return FeatureCache.of_this_user()
     if not folder.is_dir():
@@ -129,7 +116,7 @@ def _cache(folder: Path | None) -> "FeatureCache":
 
 
 def _print_kept(
-    kept_in: "FeatureCache", kept: list["CacheEntry"], terminal: Terminal
+    kept_in: FeatureCache, kept: list[CacheEntry], terminal: Terminal
 ) -> None:
     """Print what is in a cache, or goes from it."""
     rows = [asdict(entry) for entry in kept]
@@ -147,8 +134,5 @@ def _print_kept(
         terminal.result(f"No rows found in {kept_in.folder}.")
 
 
-def _size(kept: list["CacheEntry"]) -> str:
-    num_bytes = sum(entry.num_bytes for entry in kept)
-    if num_bytes >= _GB:
-        return f"{num_bytes / _GB:.2f} GB"
-    return f"{num_bytes / 1e6:.1f} MB"
+def _size(kept: list[CacheEntry]) -> str:
+    return decimal(sum(entry.num_bytes for entry in kept))

@@ -12,6 +12,8 @@ from fewlabels.cli.terminal import Terminal
 from fewlabels.errors import AbsentModelError, UsageError
 from fewlabels.names import check_known
 
+_ANNOTATED: Any = Annotated  # subscripted with what is known when a command is called
+_ENTRY = re.compile(r"(?ms)^    (\w+)(?: \((\S+)\))?: (.*?)(?=^    \w|\Z)")
 Command = TypeVar("Command", bound=Callable[..., None])
 
 QUIET = Option("--quiet", "-q", help="Print only errors, no progress.")
@@ -61,6 +63,18 @@ Workers = Annotated[
 Address = Annotated[
     str | None, Option(help="Address of a Ray cluster. [default: start one]")
 ]
+Port = Annotated[
+    int | None, Option(min=1, max=65535, help="[default: one for each folder]")
+]
+Token = Annotated[
+    str | None,
+    Option(
+        envvar="FEWLABELS_TOKEN",
+        help="What people or programs sign in with. Other users of this machine can "
+        "see the options of a running command, so set the variable FEWLABELS_TOKEN "
+        "instead. [default: a new one]",
+    ),
+]
 AllowCode = Annotated[
     bool,
     Option("--allow-code", help="Import code that a file names; it can do anything."),
@@ -85,30 +99,22 @@ def documented(command: Command) -> Callable[..., None]:
     before, and there is an option to download it.
     """
     about, _, section = (getdoc(command) or "").partition("\n\nOptions:\n")
-    _, *entries = re.split(r"(?m)^    (\w+)(?: \((\S+)\))?: ", section)
     own = signature(command)
     changed = dict(own.parameters)
-    annotated: Any = Annotated
-    for name, metavar, text in zip(*(entries[i::3] for i in range(3)), strict=True):
+    for name, metavar, text in _ENTRY.findall(section):
         parameter, about_it = changed[name], " ".join(text.split())
         is_flag = parameter.annotation is bool and not parameter.default
         flags = [f"--{name.replace('_', '-')}"] if is_flag else []
-        given = Option(*flags, metavar=metavar, help=about_it)
+        given = Option(*flags, metavar=metavar or None, help=about_it)
         if parameter.kind is not Parameter.KEYWORD_ONLY:
             given = Argument(metavar=metavar or name.upper(), help=about_it)
-        changed[name] = parameter.replace(
-            annotation=annotated[parameter.annotation, given]
-        )
+        annotation = _ANNOTATED[parameter.annotation, given]
+        changed[name] = parameter.replace(annotation=annotation)
     printing = changed.pop("terminal", None)
     switches = () if printing is None else get_args(printing.annotation)[1:]
     encoded = [name for name in changed if changed[name].annotation is Encoder]
     for name in (*["download" for _ in encoded], *switches):
-        changed[name] = Parameter(
-            name,
-            Parameter.KEYWORD_ONLY,
-            default=False,
-            annotation=annotated[bool, _SWITCHES[name]],
-        )
+        changed[name] = _parameter(name, bool, _SWITCHES[name], default=False)
 
     def call(**given: Any) -> None:
         for name in encoded:
@@ -124,6 +130,11 @@ def documented(command: Command) -> Callable[..., None]:
     changed_signature = own.replace(parameters=list(changed.values()))
     call.__signature__ = changed_signature  # type: ignore[attr-defined]  # for Typer
     return call
+
+
+def _parameter(name: str, kind: Any, option: Any, default: Any) -> Parameter:
+    hint = _ANNOTATED[kind, option]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
 def taking(
@@ -148,14 +159,8 @@ def taking(
         default = getattr(field.default, "name", field.default)
         if not field.is_required() and default is not None:
             about += f" [default: {default}]"
-        options.append(
-            Parameter(
-                name,
-                Parameter.KEYWORD_ONLY,
-                default=Parameter.empty if is_needed else None,
-                annotation=Annotated[kind | None, Option(help=about)],
-            )
-        )
+        default = Parameter.empty if is_needed else None
+        options.append(_parameter(name, kind | None, Option(help=about), default))
 
     def decorate(command: Command) -> Command:
         own = signature(command)
@@ -208,9 +213,9 @@ def local_encoder(encoder: str | None, *, download: bool) -> str | None:
 
     Whoever misspelled a path hears of it before anything heavy is imported.
     """
+    if encoder is None and download:
+        raise UsageError("There is nothing to download; name it with --encoder.")
     if encoder is None:
-        if download:
-            raise UsageError("There is nothing to download; name it with --encoder.")
         return None
     from fewlabels.models import encoders
 

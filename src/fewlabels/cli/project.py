@@ -10,15 +10,10 @@ from typing import Annotated, Any
 from rich.table import Table
 from typer import Argument
 
+from fewlabels import errors
 from fewlabels.cli import options
 from fewlabels.cli.terminal import Terminal, command_line
-from fewlabels.errors import (
-    AnswersError,
-    DataError,
-    UnlearnedLabelsError,
-    UsageError,
-    count,
-)
+from fewlabels.errors import count
 from fewlabels.models.encoders import stronger
 from fewlabels.names import import_paths
 from fewlabels.projects import NextStep, Project, Status
@@ -29,9 +24,7 @@ MOST_LISTED = 20
 """Faults of an import that are shown in full."""
 
 Place = Annotated[Path, Argument(metavar="PROJECT", help="Project folder.")]
-classes = options.group(
-    "Add and rename the classes of a project; labels stay as they are."
-)
+classes = options.group("Add and rename classes of a project; labels stay as they are.")
 
 
 @options.taking(
@@ -60,10 +53,8 @@ def init(
     with Project.create(place, images, names, **given) as project:
         settings = project.settings
         status = project.status()
-        terminal.result(
-            f"{count(status.num_images, settings.noun)}, {status.num_candidates:,} to "
-            "choose from (copies count once)."
-        )
+        known, left = count(status.num_images, settings.noun), status.num_candidates
+        terminal.result(f"{known}, {left:,} to choose from (copies count once).")
         terminal.result(f"{settings.reason} Trainer: {settings.trainer.name}.")
         if settings.audit:
             labels = min(settings.budget, status.num_candidates)
@@ -110,19 +101,17 @@ def ask(
         project.write_query(questions, path)
         if sheet is not None:
             write_contact_sheet(sheet, project, questions, path)
-        by = f"{asked.strategy} on {asked.model or 'an untrained network'}"
-        what = "chosen by" if asked.is_new else "still open, chosen by"
+        images = count(len(asked.items), project.settings.noun)
         audit = f", {asked.num_audit} of them to measure" if asked.num_audit else ""
-        terminal.result(
-            f"Round {asked.step}: {count(len(asked.items), project.settings.noun)}"
-            f"{audit}, {what} {by}."
-        )
+        chosen = "chosen" if asked.is_new else "still open, chosen"
+        by = f"{asked.strategy} on {asked.model or 'an untrained network'}"
+        terminal.result(f"Round {asked.step}: {images}{audit}, {chosen} by {by}.")
         if not asked.is_new and (strategy or size):
             terminal.say("This round is still open; --anew chooses again.")
         if sheet is not None:
             terminal.result(f"Look at them in {sheet}, a page for the browser.")
-        following = command_line("tell", place, path)
-        terminal.result(f"Label them in {path}, then: {following}")
+        tell_them = command_line("tell", place, path)
+        terminal.result(f"Label them in {path}, then: {tell_them}")
     facts = {"round": asked.step, "strategy": asked.strategy, "model": asked.model}
     ids = [item.item for item in asked.items]
     terminal.json(facts | {"file": path, "sheet": sheet, "ids": ids})
@@ -146,8 +135,8 @@ def tell(
     with Project.open(place) as project:
         try:
             result = project.tell(answers, annotator=annotator, partial=partial)
-        except AnswersError as error:
-            raise DataError(f"{error} --partial does that.") from error
+        except errors.AnswersError as error:
+            raise errors.DataError(f"{error} --partial does that.") from error
         others = {
             "changed": result.num_changed,
             "already known": result.num_same,
@@ -194,7 +183,7 @@ def import_labels(
         undo: Take back the last import.
     """
     if (source is None) != undo:
-        raise UsageError("Give either a file or folder to import, or --undo.")
+        raise errors.UsageError("Give either a file or folder to import, or --undo.")
     with Project.open(place) as project:
         if source is None:
             undone = project.undo_import()
@@ -214,8 +203,8 @@ def import_labels(
                 add_classes=add_classes,
                 partial=partial,
             )
-        except AnswersError as error:
-            raise DataError(
+        except errors.AnswersError as error:
+            raise errors.DataError(
                 f"{error} --partial does that; --add-classes adds missing classes."
             ) from error
         others = {
@@ -291,9 +280,8 @@ def train(
             terminal.say(expected)
         trained = project.train(trainer)
         record = trained.record
-        done = (
-            f"in {duration(record.seconds)}" if trained.is_new else "before, unchanged"
-        )
+        time = duration(record.seconds)
+        done = f"in {time}" if trained.is_new else "before, unchanged"
         labels = count(record.num_labeled, "label")
         terminal.result(f"{record.name}: {labels}, trained {done}.")
         status = project.status()
@@ -310,12 +298,8 @@ def status(place: Place, *, terminal: options.QuietOrJson) -> None:
         following = next_sentence(project, status)
     model = status.model.name if status.model else None
     kappa = status.agreement.fleiss
-    pairs = sorted(status.confusion.items())
-    facts = {
-        "agreement": {"fleiss": kappa},
-        "model": model,
-        "confusion": [[*classes, number] for classes, number in pairs],
-    }
+    confusion = [[*names, number] for names, number in sorted(status.confusion.items())]
+    facts = {"agreement": {"fleiss": kappa}, "model": model, "confusion": confusion}
     terminal.json(asdict(status) | facts)
     counts = zip(status.classes, status.class_counts, status.audit_counts, strict=True)
     shown = [
@@ -381,8 +365,8 @@ def export(
                 as_is=as_is,
                 also=lambda new: write_project_report(new / "report.html", project),
             )
-        except UnlearnedLabelsError as error:
-            raise UnlearnedLabelsError(
+        except errors.UnlearnedLabelsError as error:
+            raise errors.UnlearnedLabelsError(
                 f"{error} Run {command_line('train', place)}, or add --as-is."
             ) from error
         num_unused = project.status().num_unused
@@ -443,14 +427,13 @@ def predict(
     check_replaceable_table(out)
     predictions = predicted(model, source)
     predictions.write(out)
-    for file in predictions.unreadable:
+    labels, unreadable = Counter(predictions.labels), predictions.unreadable
+    for file in unreadable:
         terminal.say(f"Left out: {file}")
-    labels = Counter(predictions.labels)
-    unreadable = {file.name: file.reason for file in predictions.unreadable}
+    reasons = {file.name: file.reason for file in unreadable}
     facts: dict[str, Any] = {"out": out, "num_images": len(predictions)}
-    terminal.json(facts | {"labels": labels, "unreadable": unreadable})
-    left_out = len(predictions.unreadable)
-    rest = f" {left_out} could not be read." if left_out else ""
+    terminal.json(facts | {"labels": labels, "unreadable": reasons})
+    rest = f" {len(unreadable)} could not be read." if unreadable else ""
     items = count(len(predictions), "row" if predictions.are_rows else "image")
     shares = _counts(dict(labels.most_common()))
     terminal.result(f"{items}: {shares}.{rest} Written to {out}")

@@ -57,9 +57,11 @@ def run(
         settings, given, encoder=encoder, allow_code=allow_code
     )
     check_choices(resolved)
-    words = [Path(resolved.data.name).stem[:60], resolved.strategy.name]
-    words += [resolved.trainer.name, str(resolved.seed)]
-    folder = RunFolder(out or Path("runs") / "-".join(words).replace(":", "."))
+    name = (
+        f"{Path(resolved.data.name).stem[:60]}-{resolved.strategy.name}-"
+        f"{resolved.trainer.name}-{resolved.seed}"
+    )
+    folder = RunFolder(out or Path("runs") / name.replace(":", "."))
     with folder.listening(tensorboard=tensorboard):
         folder.check_ours()
         pool = data.load(resolved.data.name, **resolved.data.options)
@@ -69,11 +71,11 @@ def run(
         )
         torch.set_num_threads(resolved.threads)
         for done in execute(resolved, folder.path, pool, predictions=predictions):
-            right = done.accuracy
-            accuracy = "not measured" if right is None else f"{100 * right:5.1f} %"
+            share = done.accuracy
+            right = "not measured" if share is None else f"{100 * share:5.1f} %"
             asked = f"asked for {len(done.query)} more" if len(done.query) else "done"
             terminal.result(
-                f"{done.num_labeled:>6} labels   accuracy {accuracy}   {asked}"
+                f"{done.num_labeled:>6} labels   accuracy {right}   {asked}"
             )
             if terminal.as_json:
                 print_line(RoundLine.of(done, pool).to_json())
@@ -112,12 +114,9 @@ def diagnose(
         )
     settings = folder.settings()
     torch.set_num_threads(settings.threads)
-    rows = []
     check_code(folder.settings_file, settings.data_code, allow_code)
     pool = data.load(settings.data.name, **settings.data.options)
-    for row in diagnosed(folder, pool, allow_code=allow_code):
-        rows.append(row)
-        terminal.json(row.to_json())
+    rows = list(diagnosed(folder, pool, allow_code=allow_code))
     if not rows:
         terminal.say(f"'{path}' contains no finished round yet.")
         return
@@ -132,13 +131,12 @@ def diagnose(
     )
     drawn.add_column("kernel", no_wrap=True)
     for row in rows:
-        own = row.spectrum
-        numbers = [own and own.smallest, row.value, row.ceiling, own and own.rank]
-        numbers += [row.feature_rank, own and own.condition, row.step_limit]
-        if row.predicted is not None:
-            numbers += [row.predicted.error, row.predicted.random_error]
-        else:
-            numbers += [None, None]
+        terminal.json(row.to_json())
+        own, expected = row.spectrum, row.predicted
+        numbers: list[Any] = [own and own.smallest, row.value, row.ceiling]
+        numbers += [own and own.rank, row.feature_rank, own and own.condition]
+        numbers += [row.step_limit, expected and expected.error]
+        numbers.append(expected and expected.random_error)
         shown = ["–" if number is None else f"{number:.3g}" for number in numbers]
         kernel = row.missing or row.kernel + "*" * row.is_stand_in
         drawn.add_row(str(row.num_labeled), *shown, kernel)
@@ -185,11 +183,8 @@ def check(
 
     pool = None if data is None else load(data)
     with redirect_stdout(sys.stderr):  # what it prints is no result
-        given: Any = {
-            "kind": kind,
-            "pool": pool,
-            "quick": quick,
-        }  # another kind is refused there
+        # Another kind is refused there.
+        given: Any = {"kind": kind, "pool": pool, "quick": quick}
         findings = list(findings_of(thing, options.read_options(option), **given))
     title = f"What {thing} promises"
     drawn = table("", "promise", "seen", title=title, collapse_padding=True)

@@ -1,11 +1,8 @@
 """``fewlabels serve``: an exported model over HTTP."""
 
 from pathlib import Path
-from typing import Annotated
 
-from typer import Option
-
-from fewlabels.cli.options import Quiet
+from fewlabels.cli.options import Port, Quiet, Token
 from fewlabels.names import check_installed
 
 
@@ -13,18 +10,8 @@ def serve(
     model: Path,
     *,
     host: str = "127.0.0.1",
-    port: Annotated[
-        int | None, Option(min=1, max=65535, help="[default: by the folder]")
-    ] = None,
-    token: Annotated[
-        str | None,
-        Option(
-            envvar="FEWLABELS_TOKEN",
-            help="What programs sign in with. Other users of this machine can see the "
-            "options of a running command, so set the variable FEWLABELS_TOKEN "
-            "instead. [default: a new one]",
-        ),
-    ] = None,
+    port: Port = None,
+    token: Token = None,
     terminal: Quiet,
 ) -> None:
     """Classify the images that other programs send by HTTP, with an exported model.

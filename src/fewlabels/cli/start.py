@@ -9,7 +9,6 @@ from threading import Thread
 from typing import Annotated, Any
 
 import typer
-from typer import Option
 
 from fewlabels import strategies, training
 from fewlabels.cli import options
@@ -38,18 +37,8 @@ def start(
     project: Path | None = None,
     encoder: options.Encoder = None,
     host: str = "127.0.0.1",
-    port: Annotated[
-        int | None, Option(min=1, max=65535, help="[default: the project's own]")
-    ] = None,
-    token: Annotated[
-        str | None,
-        Option(
-            envvar="FEWLABELS_TOKEN",
-            help="What people sign in with. Other users of this machine can see the "
-            "options of a running command, so set the variable FEWLABELS_TOKEN "
-            "instead. [default: a new one]",
-        ),
-    ] = None,
+    port: options.Port = None,
+    token: options.Token = None,
     browser: bool = True,
     import_folders: bool | None = None,
     allow_code: options.AllowCode = False,
@@ -94,8 +83,8 @@ def start(
             classes, import_folders = _offer_import(
                 folder, place, classes, terminal, wanted=import_folders
             )
-        creation = {"images": str(real), "options": given}
-        creation["classes"] = _check_beginning(place, real, classes, given)
+        names = _check_beginning(place, real, classes, given)
+        creation = {"images": str(real), "options": given, "classes": names}
         creation["import_folders"] = bool(import_folders)
         allowed = set(import_paths(given))  # the command names them
 

@@ -8,17 +8,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from rich import progress
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
 from rich.padding import Padding
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
@@ -97,7 +90,7 @@ def table(*columns: str, right: Collection[str] = (), **look: Any) -> Table:
     return drawn
 
 
-class _View(Progress):
+class _View(progress.Progress):
     """Bars, and below them the latest figures of their tasks."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
@@ -116,10 +109,10 @@ class Bars:
 
     def __init__(self, console: Console) -> None:
         self._view = _View(
-            TextColumn(f"{{task.description:<{_INDENT - 1}}}"),
-            BarColumn(complete_style="cyan", finished_style="cyan"),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(compact=True),
+            progress.TextColumn(f"{{task.description:<{_INDENT - 1}}}"),
+            progress.BarColumn(complete_style="cyan", finished_style="cyan"),
+            progress.MofNCompleteColumn(),
+            progress.TimeRemainingColumn(compact=True),
             console=console,
             speed_estimate_period=_PACE_SECONDS,
             transient=True,
@@ -135,7 +128,7 @@ class Bars:
 
     def advance(self, handle: int, amount: int) -> None:
         """Move a bar on."""
-        self._view.update(TaskID(handle), advance=amount)
+        self._view.update(progress.TaskID(handle), advance=amount)
 
     def tell(self, step: int, figures: Mapping[str, float]) -> None:
         """Show figures below the bar that was started last, if there is one."""
@@ -147,6 +140,6 @@ class Bars:
 
     def finish(self, handle: int) -> None:
         """Take a bar away; the display ends with the last one."""
-        self._view.remove_task(TaskID(handle))
+        self._view.remove_task(progress.TaskID(handle))
         if not self._view.tasks:
             self._view.stop()

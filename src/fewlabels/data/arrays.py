@@ -28,7 +28,6 @@ Arrays = NDArray[Any] | Tensor
 Labels = ArrayLike | Tensor
 """Class numbers or class names, one per item."""
 
-_CHANNELS = frozenset({1, 3})
 _MANY_CLASSES = 1_000
 """Up to here there may be more classes than items."""
 
@@ -59,13 +58,9 @@ def pool_from_arrays(
         )
     if "classes" in arrays:
         classes = list(map(str, _label_array(arrays["classes"].ravel()).tolist()))
-    return array_pool(
-        arrays["x_train"],
-        arrays.get("y_train"),
-        name=name,
-        classes=classes,
-        test=(arrays["x_test"], arrays["y_test"]) if has_test else None,
-    )
+    test = (arrays["x_test"], arrays["y_test"]) if has_test else None
+    images, labels = arrays["x_train"], arrays.get("y_train")
+    return array_pool(images, labels, name=name, classes=classes, test=test)
 
 
 def array_pool(
@@ -126,8 +121,8 @@ def item_tensor(images: Arrays) -> Tensor:
         raise ShapeError(
             f"Images have the shape {shape}; pass (N, H, W) or (N, H, W, C)."
         )
-    if array.ndim == 4 and shape[-1] not in _CHANNELS:
-        if shape[1] not in _CHANNELS:
+    if array.ndim == 4 and shape[-1] not in {1, 3}:
+        if shape[1] not in {1, 3}:
             raise ShapeError(
                 f"Images have the shape {shape}; pass 1 or 3 channels in the last axis."
             )
@@ -154,15 +149,13 @@ def item_ids(prefix: str, items: Tensor) -> tuple[str, ...]:
     )
 
 
-def label_tensor(
-    labels: Labels | None, classes: Sequence[str], num_items: int
-) -> Tensor:
-    """Return class numbers or names as class numbers, int64, shape (num_items,)."""
+def label_tensor(labels: Labels | None, classes: Sequence[str], number: int) -> Tensor:
+    """Return class numbers or names as class numbers, int64, shape (number,)."""
     if labels is None:
-        return torch.full((num_items,), UNKNOWN, dtype=torch.int64)
+        return torch.full((number,), UNKNOWN, dtype=torch.int64)
     array = _label_array(labels)
-    if array.shape != (num_items,):
-        raise ShapeError(f"{num_items} images have labels of shape {array.shape}.")
+    if array.shape != (number,):
+        raise ShapeError(f"{number} images have labels of shape {array.shape}.")
     if array.dtype.kind == "U":
         number_of = {name: number for number, name in enumerate(classes)}
         unknown = sorted(set(array.tolist()) - set(number_of))

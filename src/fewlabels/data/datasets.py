@@ -58,13 +58,9 @@ def dataset_pool(
         kind = type(source).__name__
         raise UsageError(f"A {kind} cannot be loaded; give a name, a path or an array.")
     items, labels = _read(source, size)
-    return array_pool(
-        items,
-        labels,
-        name="dataset",
-        classes=classes or _class_names(source),
-        test=None if test is None else _read(test, size),
-    )
+    classes = classes or _class_names(source)
+    tested = None if test is None else _read(test, size)
+    return array_pool(items, labels, name="dataset", classes=classes, test=tested)
 
 
 def _is_pair(source: Any) -> bool:
@@ -72,9 +68,8 @@ def _is_pair(source: Any) -> bool:
     if not isinstance(source, tuple | list) or len(source) != 2:
         return False
     is_item = (tuple, list, Mapping, np.ndarray, torch.Tensor, Image.Image)
-    is_clear = isinstance(source, tuple) or not any(
-        isinstance(s, is_item) for s in source
-    )
+    holds_items = any(isinstance(part, is_item) for part in source)
+    is_clear = isinstance(source, tuple) or not holds_items
     return is_clear and all(map(is_dataset, source))
 
 
@@ -123,10 +118,8 @@ def _array(item: Any, number: int, size: int | None) -> NDArray[Any]:
     try:
         array = to_numpy(item) if torch.is_tensor(item) else np.asarray(item)
     except ValueError as error:
-        msg = (
-            f"Item {number} of the data set is a {type(item).__name__} of uneven rows."
-        )
-        raise UsageError(f"{msg} Give images or vectors.") from error
+        seen = f"Item {number} of the data set is a {type(item).__name__}"
+        raise UsageError(f"{seen} of uneven rows. Give images or vectors.") from error
     if array.ndim == 3 and array.shape[0] in {1, 3} and array.shape[2] not in {1, 3}:
         array = array.transpose(1, 2, 0)
     if array.ndim == 1 or array.dtype == np.uint8:

@@ -19,11 +19,15 @@ from threading import Condition
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import ExifTags, Image
 
 from fewlabels.data.untrusted import DAMAGE
 from fewlabels.errors import DataError
 from fewlabels.files import digest_of, open_regular
+
+Pixels = NDArray[np.uint8]
+Shape = tuple[int, int, int]
+"""Channels, height and width."""
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 """The image formats that are read, by their names in Pillow."""
@@ -38,7 +42,6 @@ MAX_BYTES = 512 * 2**20
 # library may keep for that thread. Larger ones go back to the system at once.
 Image.core.set_block_size(2**26)  # type: ignore[attr-defined] # documented, not typed
 
-_MOST_SCANNED = 50 * MAX_PIXELS
 _JPEG, _SCAN = b"\xff\xd8", b"\xff\xda"
 _MOST_PASSES = 10
 """How often the tiles of an image may cover it, and its bytes may be read."""
@@ -49,20 +52,11 @@ _BAND = 2**20
 """Pixels whose values are looked at together."""
 
 _GREY_MODES = frozenset({"1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"})
-_ORIENTATION_TAG = 0x0112
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-_SIDEWAYS = frozenset({5, 6, 7, 8})
-
-# What Pillow raises where a file begins like one of a format and is of another.
-_NOT_THIS_FORMAT = (SyntaxError, IndexError, TypeError, struct.error)
+_TURN = Image.Transpose
+_TURNS = (  # by the numbers of EXIF, from 0; from 5 on, width and height change places
+    *(None, None, _TURN.FLIP_LEFT_RIGHT, _TURN.ROTATE_180, _TURN.FLIP_TOP_BOTTOM),
+    *(_TURN.TRANSPOSE, _TURN.ROTATE_270, _TURN.TRANSVERSE, _TURN.ROTATE_90),
+)
 
 
 class MemoryBudget:
@@ -130,7 +124,7 @@ def inspect(name: str, path: Path) -> ImageFile:
 
 def inspect_with_thumbnail(
     name: str, path: Path, side: int
-) -> tuple[ImageFile, NDArray[np.uint8]]:
+) -> tuple[ImageFile, Pixels]:
     """Return what :func:`inspect` does, and a thumbnail.
 
     Every pixel of the thumbnail is a weighted mean of the area around it, so that the
@@ -149,7 +143,7 @@ def _checked(
 ) -> ImageFile:
     """Decode an image whole; a JPEG no larger than it takes to cover ``draft_side``."""
     width, height = image.size
-    orientation = int(image.getexif().get(_ORIENTATION_TAG, 1))
+    orientation = int(image.getexif().get(ExifTags.Base.Orientation, 1))
     is_grey = image.mode in _GREY_MODES
     image.draft(image.mode, (draft_side, draft_side))
     image.load()
@@ -157,12 +151,12 @@ def _checked(
         raise DataError("damaged: the palette is missing")
     if image.mode[0] in "IF":  # the range is known from the pixels only
         _eight_bit(image)
-    if orientation in _SIDEWAYS:
+    if orientation in range(5, 9):
         width, height = height, width
     return ImageFile(name, path, digest, height, width, is_grey, orientation)
 
 
-def decode(file: ImageFile, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
+def decode(file: ImageFile, shape: Shape) -> Pixels:
     """Return the pixels of a file that was checked before, brought to a shape.
 
     The shape is channels (1 or 3), height and width. A file that has changed since
@@ -177,7 +171,7 @@ def decode(file: ImageFile, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
         return _fitted(image, file.orientation, shape)
 
 
-def decode_once(source: Path | bytes, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
+def decode_once(source: Path | bytes, shape: Shape) -> Pixels:
     """Return the pixels of a file or its bytes, checked and brought to a shape at once.
 
     The result is that of :func:`inspect` followed by :func:`decode`.
@@ -187,9 +181,7 @@ def decode_once(source: Path | bytes, shape: tuple[int, int, int]) -> NDArray[np
         return _fitted(image, file.orientation, shape)
 
 
-def _fitted(
-    image: Image.Image, orientation: int, shape: tuple[int, int, int]
-) -> NDArray[np.uint8]:
+def _fitted(image: Image.Image, orientation: int, shape: Shape) -> Pixels:
     """Return the pixels of an image that was loaded: upright, of a shape."""
     channels, height, width = shape
     upright = _turned(_eight_bit(image), orientation)
@@ -216,21 +208,19 @@ def _opened(source: Path | bytes) -> Iterator[tuple[Image.Image, str]]:
             raise DataError(f"damaged: {reason}") from error
 
 
-def _check_effort(
-    image: Image.Image, tile_size: tuple[int, int], content: bytes
-) -> None:
+def _check_effort(image: Image.Image, tile: tuple[int, int], content: bytes) -> None:
     """Refuse too many pixels, and pixels that are decoded again and again.
 
     A progressive JPEG goes over its pixels about ten times, and a few bytes are enough
     for one more scan. Decoders in Python take seconds for a few kilobytes (run-length
     encoded BMP, PPM as text), and block all other threads.
     """
-    for words, size in ("", image.size), ("a tile of ", tile_size):
+    for words, size in ("", image.size), ("a tile of ", tile):
         if prod(size) > MAX_PIXELS:
             seen = f"{words}{size[0]} x {size[1]}"
             raise DataError(f"{seen} is more than {MAX_PIXELS:,} pixels")
     num_scans = content.count(_SCAN) if content.startswith(_JPEG) else 0
-    if num_scans * prod(image.size) > _MOST_SCANNED:
+    if num_scans * prod(image.size) > 50 * MAX_PIXELS:
         raise DataError(f"{num_scans:,} scans of {image.width} x {image.height} pixels")
     passes = 0
     for name, (left, top, right, bottom), *_ in getattr(image, "tile", ()):
@@ -302,7 +292,8 @@ def _identified(content: bytes) -> Image.Image:
     Image.init()
     for name in FORMATS:
         read, accepts = Image.OPEN[name]
-        with suppress(*_NOT_THIS_FORMAT):
+        # Raised where a file begins like one of a format and is of another.
+        with suppress(SyntaxError, IndexError, TypeError, struct.error):
             if accepts is None or accepts(content[:16]) is True:
                 return read(BytesIO(content), "")
     raise DataError(f"not an image of a known format: {', '.join(FORMATS)}")
@@ -338,5 +329,5 @@ def _converted(image: Image.Image, mode: str) -> Image.Image:
 
 def _turned(image: Image.Image, orientation: int) -> Image.Image:
     """Return the image upright."""
-    turn = _TURNS.get(orientation)
+    turn = _TURNS[orientation] if orientation in range(9) else None
     return image if turn is None else image.transpose(turn)

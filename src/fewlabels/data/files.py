@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fewlabels import errors
 from fewlabels.data.decode import ImageFile, decode, inspect
 from fewlabels.data.untrusted import MEASURED, TRAIN, left_out, natural_key
-from fewlabels.errors import (
-    DataError,
-    LabelError,
-    UnreadableFile,
-    UnreadableFilesWarning,
-)
 from fewlabels.pool import UNKNOWN, Pool, Split
 from fewlabels.progress import track
 
@@ -31,7 +27,6 @@ DEFAULT_SIZE = 32
 
 _MEMORY = 2**29
 _NUM_THREADS = min(8, 2 + (os.cpu_count() or 1))
-_HASH_RANGE = 16**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,14 +59,13 @@ class FileImages:
         return [self.files[index].digest for index in indices.tolist()]
 
     def _image(self, index: int) -> NDArray[np.uint8]:
-        remembered = self._decoded.get(index)
-        if remembered is not None:
-            return remembered
+        if index in self._decoded:
+            return self._decoded[index]
         file = self.files[index]
         try:
             pixels = decode(file, self.shape)
-        except DataError as error:
-            raise DataError(
+        except errors.DataError as error:
+            raise errors.DataError(
                 f"{file.path} has changed since it was loaded: {error}. Load it again."
             ) from error
         if (len(self._decoded) + 1) * pixels.nbytes <= _MEMORY:
@@ -93,16 +87,16 @@ class Listed:
 
 def check_files(
     listed: Iterable[tuple[str, Path]],
-) -> tuple[list[ImageFile], list[UnreadableFile]]:
+) -> tuple[list[ImageFile], list[errors.UnreadableFile]]:
     """Return the usable files, each checked to its last pixel, and the others."""
 
-    def check(pair: tuple[str, Path]) -> ImageFile | UnreadableFile:
+    def check(pair: tuple[str, Path]) -> ImageFile | errors.UnreadableFile:
         try:
             return inspect(*pair)
-        except DataError as error:
+        except errors.DataError as error:
             return left_out(pair[0], str(error))
 
-    pairs, checked = list(listed), list[ImageFile | UnreadableFile]()
+    pairs, checked = list(listed), list[ImageFile | errors.UnreadableFile]()
     with (
         ThreadPoolExecutor(_NUM_THREADS) as threads,
         track("Checking images", len(pairs)) as advance,
@@ -111,7 +105,7 @@ def check_files(
             checked.append(file)
             advance(1)
     usable = [file for file in checked if isinstance(file, ImageFile)]
-    return usable, [file for file in checked if isinstance(file, UnreadableFile)]
+    return usable, [file for file in checked if isinstance(file, errors.UnreadableFile)]
 
 
 def common_shape(files: Sequence[ImageFile], size: int | None) -> tuple[int, int, int]:
@@ -137,7 +131,7 @@ def file_pool(
     *,
     size: int | None,
     test_share: float,
-    left_out: Sequence[UnreadableFile] = (),
+    left_out: Sequence[errors.UnreadableFile] = (),
 ) -> Pool:
     """Return a pool of the listed files that are usable.
 
@@ -148,9 +142,9 @@ def file_pool(
     if not files:
         seen = [f"{len(unreadable)} cannot be used: {file}." for file in unreadable[:1]]
         words = [f"There is no image in {folder}.", *seen, "Give another folder."]
-        raise DataError(" ".join(words))
+        raise errors.DataError(" ".join(words))
     if unreadable:
-        warnings.warn(UnreadableFilesWarning(folder, unreadable), stacklevel=2)
+        warnings.warn(errors.UnreadableFilesWarning(folder, unreadable), stacklevel=2)
     by_name = {entry.name: entry for entry in listed}
     entries = [by_name[file.name] for file in files]
     # Classes whose files are all unreadable count, too.
@@ -161,41 +155,28 @@ def file_pool(
     has_labels = any(entry.label is not None for entry in entries)
     present = {entry.split for entry in entries if has_labels}
     measured = next((name for name in MEASURED if name in present), None)
-    is_test = torch.tensor(
-        [
-            entry.split == measured
-            if measured
-            else entry.label is not None and is_held_out(file.digest, test_share)
-            for file, entry in zip(files, entries, strict=True)
-        ]
-    )
+    are_measured = [
+        entry.split == measured
+        if measured
+        else entry.label is not None and is_held_out(file.digest, test_share)
+        for file, entry in zip(files, entries, strict=True)
+    ]
+    is_test = torch.tensor(are_measured)
     bare = (is_test & (numbers == UNKNOWN)).nonzero().flatten().tolist()
     if bare:
-        first = entries[bare[0]].name
-        raise LabelError(
-            f"{len(bare)} images of '{measured}' have no label, such as {first}."
-        )
+        what, first = f"{len(bare)} images of '{measured}'", entries[bare[0]].name
+        raise errors.LabelError(f"{what} have no label, such as {first}.")
     if is_test.all():
-        raise DataError(
+        raise errors.DataError(
             f"All {len(files)} images in {folder} are in the test split, where equal "
             f"images stay together. Put some into '{TRAIN}', or set test_share to 0."
         )
     shape = common_shape(files, size)
-    kept, tested = (
-        tuple(files[place] for place in mask.nonzero().flatten().tolist())
-        for mask in (~is_test, is_test)
-    )
-    test = None
-    if tested:
-        ids = tuple(file.item_id for file in tested)
-        test = Split(FileImages(tested, shape), numbers[is_test], ids)
-    return Pool.build(
-        FileImages(kept, shape),
-        numbers[~is_test],
-        classes,
-        ids=[file.item_id for file in kept],
-        test=test,
-    )
+    kept, tested = (tuple(compress(files, mask)) for mask in (~is_test, is_test))
+    ids, test_ids = (tuple(file.item_id for file in some) for some in (kept, tested))
+    images, test_images = FileImages(kept, shape), FileImages(tested, shape)
+    test = Split(test_images, numbers[is_test], test_ids) if tested else None
+    return Pool.build(images, numbers[~is_test], classes, ids=ids, test=test)
 
 
 def is_held_out(digest: str, test_share: float) -> bool:
@@ -204,4 +185,4 @@ def is_held_out(digest: str, test_share: float) -> bool:
     So adding or removing items moves no other between the splits, and equal images are
     always on the same side.
     """
-    return int(digest, 16) < test_share * _HASH_RANGE
+    return int(digest, 16) < test_share * 16**16

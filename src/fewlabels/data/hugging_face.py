@@ -23,20 +23,14 @@ from fewlabels.progress import track
 PREFIX = "hf-dataset:"
 """What a source begins with; a folder follows, and ``@`` with a split, if wanted."""
 
-_PLAIN = re.compile(r"\w{1,80}", re.ASCII)
 _SHARD = re.compile(r"(\w{1,80})-\d{5}-of-\d{5}", re.ASCII)
 _ENDINGS = (".arrow", ".parquet")
 _ROWS_AT_ONCE = 8  # each may be a large image
 _UNPACKED_BYTES, _UNPACKED_RATIO = 2**30, 8
 """What may be written from any data set, and for each byte of a large one."""
 _MAGIC = (
-    (b"\x89PNG", ".png"),
-    (b"\xff\xd8\xff", ".jpg"),
-    (b"RIFF", ".webp"),
-    (b"GIF8", ".gif"),
-    (b"BM", ".bmp"),
-    (b"II*\0", ".tif"),
-    (b"MM\0*", ".tif"),
+    *((b"\x89PNG", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"RIFF", ".webp")),
+    *((b"GIF8", ".gif"), (b"BM", ".bmp"), (b"II*\0", ".tif"), (b"MM\0*", ".tif")),
 )
 
 
@@ -82,7 +76,7 @@ def _shards(folder: Path, wanted: str) -> list[tuple[str, Path]]:
         match, above = _SHARD.fullmatch(path.stem), path.parent.name
         split = match[1] if match else ""
         if split == "data":
-            is_split = path.parent != folder and _PLAIN.fullmatch(above)
+            is_split = path.parent != folder and re.fullmatch(r"(?a)\w{1,80}", above)
             split = above if is_split else ""
         shards.append((split, path))
     chosen = [shard for shard in shards if wanted in {"", shard[0]}]
@@ -97,9 +91,8 @@ def _shards(folder: Path, wanted: str) -> list[tuple[str, Path]]:
 
 def _write_images(shards: list[tuple[str, Path]], goal: Path) -> None:
     """Write the images of a data set as files, in a folder for each split."""
-    bytes_left = max(
-        _UNPACKED_BYTES, _UNPACKED_RATIO * sum(p.stat().st_size for _, p in shards)
-    )
+    packed = sum(path.stat().st_size for _, path in shards)
+    bytes_left = max(_UNPACKED_BYTES, _UNPACKED_RATIO * packed)
     num_rows: Counter[str] = Counter()
     with files.staging_folder(goal) as partial:
         for split, content in _contents(shards):
@@ -113,9 +106,8 @@ def _write_images(shards: list[tuple[str, Path]], goal: Path) -> None:
                 (partial / split).mkdir(exist_ok=True)
                 (partial / split / f"{number:07d}{ending}").write_bytes(content)
         if not any(partial.iterdir()):
-            raise DataError(
-                f"None of {num_rows.total()} rows for '{goal}' is an image."
-            )
+            total = num_rows.total()
+            raise DataError(f"None of {total} rows for '{goal}' is an image.")
         files.move(partial, goal)
 
 
@@ -124,13 +116,9 @@ def _contents(shards: list[tuple[str, Path]]) -> Iterator[tuple[str, bytes]]:
     with track("Unpacking", len(shards)) as advance:
         for split, path in shards:
             with _opened(path) as (schema, batches):
-                features = _features(schema)
-                columns = [
-                    field.name
-                    for field in schema
-                    if holds_bytes(field.type, in_struct=True)
-                    and features.get(field.name, {}).get("_type", "Image") == "Image"
-                ]
+                known = {n: part.get("_type") for n, part in _features(schema).items()}
+                held = [f.name for f in schema if holds_bytes(f.type, in_struct=True)]
+                columns = [n for n in held if known.get(n) in {None, "Image"}]
                 if not columns:
                     seen = ", ".join(f"{f.name} ({f.type})" for f in schema)
                     raise DataError(f"No column of '{path}' holds images: {seen}.")

@@ -6,6 +6,7 @@ imported when such a file is given.
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import compress
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -24,21 +25,13 @@ from fewlabels.data.arrays import (
     pool_from_arrays,
 )
 from fewlabels.data.derived import Counts, limit_tests, repeated, resize_images, subset
-from fewlabels.errors import (
-    DataError,
-    UnknownNameError,
-    UsageError,
-    check_range,
-)
+from fewlabels.errors import DataError, UnknownNameError, UsageError, check_range
 from fewlabels.names import is_code_path
 from fewlabels.pool import ArrayImages, Pool, Split
 
 Loadable = str | PathLike[str] | NDArray[Any] | Tensor | Any
 """A data set's name, a path, images in memory, or a data set that is an object."""
 
-# Repeated MNIST as in BatchBALD (Kirsch, van Amersfoort and Gal, 2019).
-BATCHBALD_TIMES = 3
-BATCHBALD_NOISE = 0.1
 _NUM_TEST_DIGITS = (50, 51, 49, 51, 50, 51, 50, 50, 48, 50)
 """Digits of each class to measure on, its share of 500; the others are the pool."""
 
@@ -104,12 +97,17 @@ def load(
     Returns:
         The pool.
     """
-    times, noise = _repetition(source, times, noise)
+    if isinstance(source, str) and source == "repeated-mnist":
+        # As in BatchBALD (Kirsch, van Amersfoort and Gal, 2019).
+        times = 3 if times is None else times
+        noise = 0.1 if noise is None else noise
+    if noise is not None and times is None:
+        raise UsageError("noise is for repeated items; give times as well.")
     check_range("size", 1 if size is None else size, at_least=1)
     check_range("test_share", test_share, at_least=0, below=1)
     ignores_labels = isinstance(labels, str) and labels == "none"
+    given: Any = None if ignores_labels else labels
     if isinstance(source, np.ndarray) or torch.is_tensor(source):
-        given = None if isinstance(labels, str) else labels
         pool = array_pool(source, given, classes=classes, test=test)
     elif not isinstance(source, str | PathLike) or is_code_path(source):
         from fewlabels.data.datasets import dataset_pool
@@ -118,8 +116,7 @@ def load(
             raise UsageError("labels are for arrays; a data set has its own.")
         pool = dataset_pool(source, test=test, classes=classes, size=size)
     else:
-        of_arrays = (None if ignores_labels else labels, classes, test)
-        if any(value is not None for value in of_arrays):
+        if any(value is not None for value in (given, classes, test)):
             raise UsageError("labels, classes and test are for arrays; leave them out.")
         pool = _load_name_or_path(
             source, use_labels=not ignores_labels, size=size, test_share=test_share
@@ -137,18 +134,6 @@ def load(
     if times is not None:
         pool = repeated(pool, times, noise=noise or 0.0, seed=seed)
     return pool
-
-
-def _repetition(
-    source: object, times: int | None, noise: float | None
-) -> tuple[int | None, float | None]:
-    """Return how often items are repeated, and the noise on them."""
-    if isinstance(source, str) and source == "repeated-mnist":
-        times = BATCHBALD_TIMES if times is None else times
-        noise = BATCHBALD_NOISE if noise is None else noise
-    if noise is not None and times is None:
-        raise UsageError("noise is for repeated items; give times as well.")
-    return times, noise
 
 
 def _load_name_or_path(
@@ -211,10 +196,6 @@ def digits_pool() -> Pool:
         members.sort(key=lambda index: ids[index].partition("@")[2])
         is_test[members[:quota]] = True
     labels = torch.from_numpy(bunch.target.astype(np.int64))
-    return Pool.build(
-        ArrayImages(items[~is_test]),
-        labels[~is_test],
-        tuple(map(str, range(10))),
-        ids=[name for name, held_out in zip(ids, is_test, strict=True) if not held_out],
-        test=Split(ArrayImages(items[is_test]), labels[is_test]),
-    )
+    test = Split(ArrayImages(items[is_test]), labels[is_test])
+    images, kept = ArrayImages(items[~is_test]), tuple(compress(ids, ~is_test))
+    return Pool.build(images, labels[~is_test], "0123456789", ids=kept, test=test)

@@ -28,22 +28,20 @@ import torch
 from numpy.typing import NDArray
 
 from fewlabels.data.arrays import pool_from_arrays
-from fewlabels.data.untrusted import (
-    DAMAGE,
-    PUBLISHED_BYTES,
-    PUBLISHED_ITEMS,
-    open_untrusted,
-    read_npz,
-)
+from fewlabels.data.untrusted import DAMAGE, open_untrusted, read_npz
 from fewlabels.errors import DataError, DownloadError
 from fewlabels.files import cache_folder
 from fewlabels.pool import Pool
 from fewlabels.progress import track
 
+Arrays = dict[str, NDArray[Any]]
+
 TIMEOUT = 30.0
 """Seconds without a byte after which a server is given up."""
 
 _MOST_BYTES, _CHUNK = 2**32, 2**18
+_FILE_BYTES, _FILE_ITEMS = 2**28, 2**20
+"""Most bytes and items of an official file."""
 _ARRAY_NAMES = {
     ("numpy.core.multiarray", "_reconstruct"),
     ("numpy", "ndarray"),
@@ -80,7 +78,7 @@ class StandardSet:
         """Names and hashes of the files that can be downloaded."""
         return dict([self.archive]) if self.archive else self.md5
 
-    def read(self, folder: Path) -> dict[str, NDArray[Any]] | None:
+    def read(self, folder: Path) -> Arrays | None:
         """Return the arrays of the official files in a folder; None if not there."""
         if self.kind == "idx":
             return read_idx_folder(folder)
@@ -249,9 +247,7 @@ def standard_pool(standard: StandardSet, places: Sequence[Path]) -> Pool:
     return _checked_pool(standard, standard.read(goal) or {}, goal)
 
 
-def _checked_pool(
-    standard: StandardSet, arrays: Mapping[str, NDArray[Any]], where: Path
-) -> Pool:
+def _checked_pool(standard: StandardSet, arrays: Arrays, where: Path) -> Pool:
     """Return the pool if its labels begin as they should."""
     pool = pool_from_arrays(arrays, standard.name, where, standard.classes)
     if not standard.begins(pool.labels.numpy()):
@@ -315,7 +311,7 @@ def read_published(folder: Path, standard: StandardSet) -> list[bytes] | None:
     is_there = [path.exists() for path in paths.values()]
     if any(is_there) if standard.archive else all(is_there):
         for name, path in paths.items():
-            with open_untrusted(path, PUBLISHED_BYTES, "Unpack it again.") as file:
+            with open_untrusted(path, _FILE_BYTES, "Unpack it again.") as file:
                 contents[name] = file.read()
     elif archive.is_file():
         paths = {name: archive / name for name in standard.md5}
@@ -325,7 +321,7 @@ def read_published(folder: Path, standard: StandardSet) -> list[bytes] | None:
         ):
             for member in tar:
                 name = member.name.removeprefix(f"{standard.folder}/")
-                if name in paths and member.size <= PUBLISHED_BYTES:
+                if name in paths and member.size <= _FILE_BYTES:
                     content = tar.extractfile(member)
                     contents[name] = content.read() if content else b""
                 if len(contents) == len(paths):
@@ -342,7 +338,7 @@ def read_published(folder: Path, standard: StandardSet) -> list[bytes] | None:
     return [contents[name] for name in paths]
 
 
-def _cifar_arrays(contents: list[bytes], prefix: bytes) -> dict[str, NDArray[Any]]:
+def _cifar_arrays(contents: list[bytes], prefix: bytes) -> Arrays:
     *train, test, meta = (
         _Unpickler(BytesIO(file), encoding="bytes").load() for file in contents
     )
@@ -356,7 +352,7 @@ def _cifar_arrays(contents: list[bytes], prefix: bytes) -> dict[str, NDArray[Any
     }
 
 
-def _svhn_arrays(contents: list[bytes]) -> dict[str, NDArray[Any]]:
+def _svhn_arrays(contents: list[bytes]) -> Arrays:
     """Return images, whose numbers are in the last axis, and labels, 10 for a zero."""
     from scipy.io import loadmat  # it reads numbers, and runs nothing
 
@@ -368,16 +364,12 @@ def _svhn_arrays(contents: list[bytes]) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _stl10_arrays(contents: list[bytes]) -> dict[str, NDArray[Any]]:
+def _stl10_arrays(contents: list[bytes]) -> Arrays:
     """Return images, which are stored column by column, and labels from zero."""
-    train, train_labels, test, test_labels = (
-        np.frombuffer(content, np.uint8) for content in contents
-    )
-    x_train, x_test = (
-        rows.reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1) for rows in (train, test)
-    )
-    arrays = {"x_train": x_train, "y_train": train_labels - 1}
-    return arrays | {"x_test": x_test, "y_test": test_labels - 1}
+    rows = [np.frombuffer(content, np.uint8) for content in contents]
+    images = [r.reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1) for r in rows[::2]]
+    arrays = {"x_train": images[0], "y_train": rows[1] - 1}
+    return arrays | {"x_test": images[1], "y_test": rows[3] - 1}
 
 
 class _StoredArray:
@@ -407,9 +399,9 @@ class _Unpickler(pickle.Unpickler):  # noqa: S301 # of published files only
         return _StoredArray
 
 
-def read_idx_folder(folder: Path) -> dict[str, NDArray[Any]] | None:
+def read_idx_folder(folder: Path) -> Arrays | None:
     """Return the four standard files, gzipped or not; None unless all are there."""
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: Arrays = {}
     for part, stem in (("train", "train"), ("test", "t10k")):
         for key, kind, num_axes in (("x", "images", 3), ("y", "labels", 1)):
             name = f"{stem}-{kind}-idx{num_axes}-ubyte"
@@ -428,15 +420,15 @@ def read_idx(path: Path, num_axes: int) -> NDArray[np.uint8]:
     :class:`DataError`.
     """
     magic = bytes([0, 0, 8, num_axes])  # 8: unsigned bytes
-    with open_untrusted(path, 2 * PUBLISHED_BYTES, "Fetch it again.") as plain:
+    with open_untrusted(path, 2 * _FILE_BYTES, "Fetch it again.") as plain:
         file = gzip.GzipFile(fileobj=plain) if path.suffix == ".gz" else plain
         header = file.read(4 + 4 * num_axes)
         if header[:4] != magic or len(header) < 4 + 4 * num_axes:
             raise ValueError(f"it begins with {header.hex()}, not with {magic.hex()}")
         shape = struct.unpack(f">{num_axes}I", header[4:])
         size = prod(shape)
-        if size > PUBLISHED_BYTES or shape[0] > PUBLISHED_ITEMS:
-            most = f"{PUBLISHED_ITEMS:,} items and {PUBLISHED_BYTES:,} bytes"
+        if size > _FILE_BYTES or shape[0] > _FILE_ITEMS:
+            most = f"{_FILE_ITEMS:,} items and {_FILE_BYTES:,} bytes"
             raise ValueError(f"it announces {size:,} bytes; at most {most} are read")
         body = bytearray(file.read(size + 1))
         if len(body) != size:

@@ -14,12 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.data.untrusted import (
-    FILE_COLUMNS,
-    TEXT_BYTES,
-    check_unpacked,
-    open_untrusted,
-)
+from fewlabels.data.untrusted import FILE_COLUMNS, check_unpacked, open_untrusted
 from fewlabels.errors import DataError
 
 _ID_COLUMNS = ("id", "__key__", *FILE_COLUMNS)
@@ -29,6 +24,8 @@ _NO_FEATURES = frozenset({"label", "split", "__index_level_0__"})
 
 _IMAGES_AT_ONCE, _TEXTS_AT_ONCE, _CELLS_AT_ONCE, _MOST_NUMBERS = 16, 1024, 8192, 2**24
 _MOST_BYTES, _UNPACKED_RATIO = 2**42, 8
+_TEXT_BYTES = 2**17
+"""Longest text in a table: as long as a cell of a CSV table may be."""
 _NUMBER_BYTES, _NAME_BYTES = 4, 8
 
 
@@ -103,8 +100,8 @@ def parquet_rows(
                 if is_dictionary and types.is_string(column.type.value_type):
                     lengths = compute.binary_length(column.dictionary)
                     longest = compute.max(lengths).as_py() or 0
-                    if longest > TEXT_BYTES:
-                        most = f"at most {TEXT_BYTES:,}"
+                    if longest > _TEXT_BYTES:
+                        most = f"at most {_TEXT_BYTES:,}"
                         raise ValueError(f"a text has {longest:,} bytes; {most}")
                 decoded.append(column.dictionary_decode() if is_dictionary else column)
             yield from arrow().table(decoded, names=batch.schema.names).to_pylist()
@@ -162,16 +159,15 @@ def _vector_parts(
         _check_memory(file, num_kept * (width * _NUMBER_BYTES + _NAME_BYTES))
         done, at_once = 0, max(1, min(_CELLS_AT_ONCE, _MOST_NUMBERS // max(1, width)))
         for batch in table.iter_batches(at_once, columns=columns):
-            part = np.empty((len(batch), width), dtype=np.float32)
-            with np.errstate(over="ignore"):
-                if is_list:
-                    part[:] = _stacked_lists(batch.column(0), width, done)
-                else:
-                    for place, name in enumerate(columns):
-                        cells = batch.column(name).to_numpy(zero_copy_only=False)
-                        part[:, place] = cells
+            if is_list:
+                cells = _stacked_lists(batch.column(0), width, done)
+            else:
+                parts = [part.to_numpy(zero_copy_only=False) for part in batch.columns]
+                cells = np.column_stack(parts)
             done += len(batch)
-            yield part
+            with np.errstate(over="ignore"):
+                rows = cells.astype(np.float32)
+            yield rows
 
 
 def _stacked_lists(lists: Any, width: int, num_before: int) -> NDArray[Any]:
@@ -293,9 +289,8 @@ def holds_bytes(kind: Any, *, in_struct: bool = False) -> bool:
 
 
 def _is_list(kind: Any) -> bool:
-    types = arrow().types
-    kinds = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    return any(is_kind(kind) for is_kind in kinds)
+    pa = arrow()
+    return isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType)
 
 
 def _is_number(kind: Any) -> bool:

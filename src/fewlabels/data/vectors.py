@@ -33,7 +33,7 @@ from fewlabels.errors import (
     check_distinct,
     check_finite_rows,
 )
-from fewlabels.pool import ArrayImages, Images, Pool, Rows, take_rows
+from fewlabels.pool import ArrayImages, Pool, Rows, take_rows
 
 KINDS = (".npy", ".npz", ".parquet")
 """Extensions of the files that are read."""
@@ -41,9 +41,7 @@ KINDS = (".npy", ".npz", ".parquet")
 NAME_COLUMNS = (*FILE_COLUMNS, "name", "id")
 """Columns of a table that may hold the names; the first one that is present is."""
 
-_ROW_AXES = 2
 _USUAL = ("vectors", "rows", "features", "embeddings")
-_LONGEST_NAME = 4096
 _ADVICE = (
     "Give one array 'vectors' (in a table: one column of lists of numbers, or one for "
     "each number) and at most one array or column of text with names."
@@ -73,7 +71,7 @@ class Vectors:
             what, num_rows = f"names in '{path}'", len(vectors.rows)
             check_count(what, len(names), num_rows, "row", DataError)
             for number, name in enumerate(names, start=1):
-                if not 0 < len(name) < _LONGEST_NAME:
+                if not 0 < len(name) < 4096:
                     raise DataError(f"Row {number} of '{path}' has no usable name.")
             check_distinct(f"row of '{path}' called", [*map(_path, names)], DataError)
         return vectors
@@ -109,14 +107,11 @@ class Vectors:
                 short, long = sorted((paths[by_last[last]], name), key=len)
                 place = by_last[last] if f"/{long}".endswith(f"/{short}") else -1
             places.append(place)
-        missing = [
-            name for name, place in zip(wanted, places, strict=True) if place < 0
-        ]
-        if missing:
+        if -1 in places:
+            missing, first = places.count(-1), wanted[places.index(-1)]
             raise DataError(
-                f"{len(missing)} of {len(wanted)} items have no row in '{self.path}', "
-                f"such as '{missing[0]}'; its {len(paths)} rows begin with "
-                f"'{self.names[0]}'."
+                f"{missing} of {len(wanted)} items have no row in '{self.path}', such "
+                f"as '{first}'; its {len(paths)} rows begin with '{self.names[0]}'."
             )
         return take_rows(self.rows, torch.tensor(places, dtype=torch.int64))
 
@@ -137,18 +132,15 @@ def with_vectors(pool: Pool, path: Path) -> Pool:
     """
     vectors = Vectors.read(path)
     test = pool.test
-    parts: list[Images] = [pool.images, *([] if test is None else [test.images])]
-    files = [
-        file for part in parts if isinstance(part, FileImages) for file in part.files
-    ]
+    parts = [pool.images, *([test.images] if test else [])]
+    files = [f for part in parts if isinstance(part, FileImages) for f in part.files]
     if len(files) == sum(map(len, parts)):
         rows = vectors.of([file.name for file in files])
     else:
         vectors.check_one_row_per_item(sum(map(len, parts)))
         rows = vectors.rows
     first, rest = torch.arange(len(rows)).tensor_split([len(pool)])
-    if test is not None:
-        test = replace(test, images=ArrayImages(take_rows(rows, rest)))
+    test = test and replace(test, images=ArrayImages(take_rows(rows, rest)))
     return replace(pool, images=ArrayImages(take_rows(rows, first)), test=test)
 
 
@@ -170,7 +162,7 @@ def _read_file(path: Path) -> tuple[Rows, tuple[str, ...] | None]:
         array = read_npy(path)
     elif kind == ".npz":
         arrays = read_npz(path)
-        tables = [name for name, array in arrays.items() if array.ndim == _ROW_AXES]
+        tables = [name for name, array in arrays.items() if array.ndim == 2]
         known = [name for name in _USUAL if name in tables] or tables
         texts = [n for n, a in arrays.items() if a.ndim == 1 and a.dtype.kind == "U"]
         if len(known) != 1 or len(texts) > 1:
@@ -181,7 +173,7 @@ def _read_file(path: Path) -> tuple[Rows, tuple[str, ...] | None]:
     else:
         with open_untrusted(path, ARRAY_BYTES, _ADVICE) as file:
             array, names = parquet_vectors(file, NAME_COLUMNS)
-    if array.ndim != _ROW_AXES or 0 in array.shape or array.dtype.kind not in "iuf":
+    if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "iuf":
         seen = f"{array.dtype} of shape {array.shape}"
         raise ShapeError(f"'{path}' holds {seen}; save rows of numbers.")
     with np.errstate(over="ignore"):

@@ -1,21 +1,11 @@
-from .acquisition import check_plan as check_plan
-from .acquisition import hidden as hidden
-from .acquisition import query_size as query_size
-from .acquisition import round_folder as round_folder
-from .acquisition import rounds as rounds
-from .acquisition import run as run
-from .acquisition import starting_answers as starting_answers
-from .acquisition import without as without
+from .acquisition import check_plan as check_plan, hidden as hidden
+from .acquisition import query_size as query_size, round_folder as round_folder
+from .acquisition import rounds as rounds, run as run
+from .acquisition import starting_answers as starting_answers, without as without
 from .diagnosis import Conditioning as Conditioning, diagnose as diagnose
-from .runs import RoundLine as RoundLine
-from .runs import RunFolder as RunFolder
-from .runs import check_choices as check_choices
-from .runs import environment as environment
-from .runs import execute as execute
-from .runs import has_ended as has_ended
-from .settings import Choice as Choice
-from .settings import RunSettings as RunSettings
-from .settings import SeedOptions as SeedOptions
-from .settings import Seeds as Seeds
-from .settings import check_numbers as check_numbers
-from .settings import settled as settled
+from .runs import RoundLine as RoundLine, RunFolder as RunFolder
+from .runs import check_choices as check_choices, environment as environment
+from .runs import execute as execute, has_ended as has_ended
+from .settings import Choice as Choice, RunSettings as RunSettings
+from .settings import SeedOptions as SeedOptions, Seeds as Seeds
+from .settings import check_numbers as check_numbers, settled as settled

@@ -4,7 +4,6 @@ In a simulated run the labels of a pool are hidden, and given back when asked fo
 """
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from fewlabels import files, progress, strategies, training
 from fewlabels.data.derived import ChosenImages, row_digest
 from fewlabels.errors import BudgetError, DataError, RunError, UsageError, whole_number
 from fewlabels.experiments.evaluation import accuracy, calibration, late_median
+from fewlabels.experiments.notebook import shown_in_notebook
 from fewlabels.experiments.settings import Seeds, check_numbers
 from fewlabels.names import DEFAULT_STRATEGY, identity
 from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round, Split, check_query
@@ -97,11 +97,9 @@ def rounds(
         size = min(query_size(query, step), left, len(pool.candidates))
         asked = Query()
         if size > 0:
-            generator = stream(seeds.query, "query", step)
+            draws = stream(seeds.query, "query", step)
             with shown_in_notebook(), timer("query"):
-                asked = strategy.select(
-                    classifier, pool, size, generator, history=history
-                )
+                asked = strategy.select(classifier, pool, size, draws, history=history)
             check_query(asked, pool, size)
         answers = oracle.answer(asked)
         quality = (None, None) if test is None else calibration(classifier, test)
@@ -123,16 +121,6 @@ def rounds(
             return
         history = (*history, done)
         pool, later = pool.with_answers(answers).with_answers(later), Answers()
-
-
-def shown_in_notebook() -> AbstractContextManager[None]:
-    """Show progress of the block in a notebook, unless it is shown already."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if getattr(shell, "kernel", None) is None or progress.is_heard():
-        return nullcontext()
-    from fewlabels.experiments.notebook import LINE
-
-    return progress.reporting(LINE)
 
 
 def query_size(query: int | Sequence[int], step: int) -> int:

@@ -197,11 +197,9 @@ def diagnose(
         name = str(line.kernel) if line.kernel in _KERNELS else name
         # Another objective than NPC's has a value of its own, and no ceiling.
         is_recorded = line.kernel == name and line.ceiling is not None
-        has_labels = len(known.labeled) > 0
-        predicted = (
-            predictor.predict(known.labeled) if predictor and has_labels else None
-        )
-        conditioning = Conditioning(
+        labeled = known.labeled
+        predicted = predictor.predict(labeled) if predictor and len(labeled) else None
+        row = Conditioning(
             step=line.step,
             num_labeled=line.num_labeled,
             kernel=name,
@@ -211,37 +209,35 @@ def diagnose(
             ceiling=line.ceiling if is_recorded else None,
             predicted=predicted,
         )
-        if classifier is None or not has_labels:
+        if classifier is None or not len(labeled):
             missing = NO_NETWORK if classifier is None else NO_LABELS
-            yield replace(conditioning, missing=missing)
+            yield replace(row, missing=missing)
             continue
-        items = torch.arange(len(pool)) if whole_pool else known.labeled
+        items = torch.arange(len(pool)) if whole_pool else labeled
         outputs = classifier.outputs(pool.images, items)
         chooser = NeuralPreconditioning(kernel=name, normalize=normalize)
         request = Request(classifier, known, len(line.ids), draws)
         _, kernel = chooser.kernel_for(request, outputs)
-        rows = known.labeled if whole_pool else torch.arange(len(items))
-        conditioning = _with_spectrum(conditioning, kernel.block(rows, rows), pool)
+        rows = labeled if whole_pool else torch.arange(len(items))
+        row = _with_spectrum(row, kernel.block(rows, rows), pool)
         if whole_pool:
             rank = gram.numerical_rank(outputs.features)
-            conditioning = replace(conditioning, feature_rank=rank)
+            row = replace(row, feature_rank=rank)
         asked = line.to_round(positions).query.indices
         if whole_pool and not is_recorded and len(asked):  # chosen without these
-            conditioning = _with_value(conditioning, kernel, known, asked)
-        yield conditioning
+            row = _with_value(row, kernel, known, asked)
+        yield row
 
 
-def _with_spectrum(
-    conditioning: Conditioning, gram_SS: Tensor, pool: Pool
-) -> Conditioning:
+def _with_spectrum(row: Conditioning, gram_SS: Tensor, pool: Pool) -> Conditioning:
     """Add what the Gram matrix of the labeled items says."""
     extremes = gram.spectrum(gram_SS)
     # The last layer's matrix of all pairs of item and class has the eigenvalues of
     # (h.h' + 1), C times each; the trace multiplies them by C, and a step limit is that
     # of the whole matrix.
-    num_blocks = pool.num_classes if conditioning.kernel == "last-layer" else 1
+    num_blocks = pool.num_classes if row.kernel == "last-layer" else 1
     return replace(
-        conditioning,
+        row,
         spectrum=extremes,
         eigenvalues=tuple(torch.linalg.eigvalsh(gram_SS).tolist()),
         step_limit=extremes.step_limit * num_blocks,
@@ -249,11 +245,11 @@ def _with_spectrum(
 
 
 def _with_value(
-    conditioning: Conditioning, kernel: Kernel, known: Pool, asked: Tensor
+    row: Conditioning, kernel: Kernel, known: Pool, asked: Tensor
 ) -> Conditioning:
     """Add the value and the ceiling of a choice that was made without them."""
     members = torch.cat([known.labeled, asked])
     least = float(gram.smallest_eigenvalue(kernel.block(members, members)))
     among = known.labeled, known.candidates
     ceiling = gram.eigenvalue_ceiling(kernel, *among, len(asked))
-    return replace(conditioning, value=least, ceiling=ceiling)
+    return replace(row, value=least, ceiling=ceiling)

@@ -1,8 +1,12 @@
 """Progress in a notebook: a line below the cell."""
 
+import sys
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
+
+from fewlabels import progress
 
 _SECONDS = 0.2  # between two changes of the line
 
@@ -54,5 +58,12 @@ class CellLine:
             self._display.update({"text/plain": line}, raw=True)
 
 
-LINE = CellLine()
-"""The line below the cell that is running."""
+_LINE = CellLine()  # below the cell that is running
+
+
+def shown_in_notebook() -> AbstractContextManager[None]:
+    """Show progress of the block in a notebook, unless it is shown already."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if getattr(shell, "kernel", None) is None or progress.is_heard():
+        return nullcontext()
+    return progress.reporting(_LINE)

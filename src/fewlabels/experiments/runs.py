@@ -7,7 +7,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -15,25 +15,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import torch
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from torch import Tensor
 
-from fewlabels import files, progress, strategies, training
+from fewlabels import errors, files, progress, strategies, training
 from fewlabels.data.derived import row_digest
-from fewlabels.errors import (
-    DataChangedWarning,
-    DataError,
-    ForeignFolderError,
-    RunInUseError,
-    SettingsChangedError,
-)
 from fewlabels.experiments.acquisition import (
     EVALUATIONS_FILE,
     TableOracle,
@@ -53,11 +39,9 @@ from fewlabels.protocols import Strategy, Trainer
 SCHEMA = 3
 """Version of the files of a run; the first field of every line."""
 
-_KIND = "fewlabels run"
 _ROWS_HASH = "rows_hash"
 _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
-_PEAK_ONLY = "5"  # forgets the peak and nothing else (man 5 proc)
 _LOCK = ".fewlabels-lock"
 _MOST_BYTES = 2**30
 MEASURES = ("accuracy", "median_accuracy", "calibration_error", "brier_score")
@@ -148,10 +132,9 @@ class RoundLine(FrozenModel):
         )
 
 
-class TimingLine(BaseModel):
+class TimingLine(BaseModel, frozen=True, extra="allow", allow_inf_nan=False):
     """What a line of ``timings.jsonl`` may hold: a moment, and numbers by name."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
     __pydantic_extra__: dict[str, float | None] = Field(init=False)
 
     step: Whole
@@ -236,7 +219,7 @@ class RunFolder:
         """Keep others out while the block runs, or raise :class:`RunInUseError`."""
         self.check_ours()
         files.make_folder(self.path)
-        in_use = RunInUseError(
+        in_use = errors.RunInUseError(
             f"Another process is using '{self.path}'; two would mix their results. "
             "Wait for it, or choose another folder."
         )
@@ -257,32 +240,30 @@ class RunFolder:
         """
         if not self.settings_file.exists():
             made = {part: value.model_dump() for part, value in settings.made.items()}
-            content = {"kind": _KIND, "schema_version": SCHEMA}
+            content = {"kind": "fewlabels run", "schema_version": SCHEMA}
             content |= {"settings": settings.bare.model_dump(mode="json"), "made": made}
             _write(self.settings_file, content | dict(facts))
         elif changed := self.settings().changes(settings):
-            raise SettingsChangedError(
+            raise errors.SettingsChangedError(
                 f"'{self.path}' contains a run with different settings: "
                 f"{'; '.join(changed)}. Use those, or choose another folder."
             )
 
     def description(self) -> dict[str, Any]:
         """Return the content of ``run.json``."""
-        return self._described()[0]
+        with readable(self.settings_file):
+            content: dict[str, Any] = read_json(self.settings_file)
+        try:
+            RunDescription.model_validate(content)
+        except ValidationError as error:
+            msg = f"'{self.settings_file}' does not describe a run; give another one."
+            raise errors.ForeignFolderError(msg) from error
+        return content
 
     def settings(self) -> RunSettings:
         """Return the settings that the run began with, and the identities."""
-        begun = self._described()[1]
+        begun = RunDescription.model_validate(self.description())
         return begun.settings.with_identities(begun.made)
-
-    def _described(self) -> tuple[dict[str, Any], RunDescription]:
-        with readable(self.settings_file):
-            content = read_json(self.settings_file)
-        try:
-            return content, RunDescription.model_validate(content)
-        except ValidationError as error:
-            msg = f"'{self.settings_file}' does not describe a run; give another one."
-            raise ForeignFolderError(msg) from error
 
     def start(self) -> dict[str, int] | None:
         """Return ids and labels that the run began with; None if not yet decided."""
@@ -394,7 +375,7 @@ def execute(
     made = {"strategy": identity(strategy), "trainer": identity(trainer)}
     resolved = settings.with_identities(made)
     if changed := settings.changes(resolved):
-        raise SettingsChangedError(
+        raise errors.SettingsChangedError(
             f"The plan has other code or options: {'; '.join(changed)}. Plan it again."
         )
     check_plan(pool, start=settings.start, query=settings.query, budget=settings.budget)
@@ -533,7 +514,7 @@ def _check_same_data(folder: RunFolder, now: Mapping[str, Any]) -> None:
     """
     before = folder.description()["data"]
     if before["classes"] != now["classes"]:
-        raise DataError(
+        raise errors.DataError(
             f"The run in '{folder.path}' began with the classes {before['classes']}; "
             f"the data now have {now['classes']}. Restore them, or give another folder."
         )
@@ -546,7 +527,7 @@ def _check_same_data(folder: RunFolder, now: Mapping[str, Any]) -> None:
             f"{now['num_items']} and {now['num_test']} now{rows}. Labels stay with "
             "their items; later rounds use the data of now."
         )
-        warnings.warn(msg, DataChangedWarning, stacklevel=2)
+        warnings.warn(msg, errors.DataChangedWarning, stacklevel=2)
 
 
 @dataclass
@@ -563,12 +544,11 @@ class Stopwatch:
     @contextmanager
     def running(self, work: str) -> Iterator[None]:
         """Count the time of the block as time of ``work``."""
-        is_measured = work == "query"
-        try:
-            if is_measured:
-                _RESET.write_text(_PEAK_ONLY, "ascii")
-        except OSError:
-            is_measured = False
+        is_measured = False
+        if work == "query":
+            with suppress(OSError):
+                _RESET.write_text("5", "ascii")  # forgets the peak alone (man 5 proc)
+                is_measured = True
         begin, counted = time.perf_counter(), sum(self.seconds.values())
         try:
             yield

@@ -5,37 +5,15 @@ Settings files are YAML and may be untrusted, so they are read within bounds.
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    SerializerFunctionWrapHandler,
-    ValidationError,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BaseModel, ValidationError, model_serializer, model_validator
 
-from fewlabels import data, training
-from fewlabels.errors import (
-    BudgetError,
-    UnknownNameError,
-    UsageError,
-    check_range,
-    faults,
-    whole_number,
-)
+from fewlabels import data, errors, names, training
 from fewlabels.files import read_regular
-from fewlabels.names import (
-    DEFAULT_STRATEGY,
-    AllowCode,
-    Identity,
-    check_code,
-    is_code_path,
-)
 
 _LIKE = "Give a YAML file with one 'name: value' per line."
 _MOST_THREADS = 1024
@@ -48,9 +26,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 class FrozenModel(BaseModel):
     """A model that cannot change and refuses unknown fields."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True
-    )
+    model_config = {"extra": "forbid", "frozen": True, "use_attribute_docstrings": True}
 
     def copy_with(self, **changes: Any) -> Self:
         """Return a copy with other values in some fields, unchecked."""
@@ -64,7 +40,7 @@ class Choice(FrozenModel):
     """A built-in name, an import path, or for data also a path."""
     options: dict[str, Any] = {}
     """Its options, by name."""
-    made: Identity | None = None
+    made: names.Identity | None = None
     """Identity of the resolved object when the work was planned: a default may change
     in a later version, and people edit their own code. None: not resolved yet."""
 
@@ -96,6 +72,7 @@ class Choice(FrozenModel):
     @classmethod
     def _from_name(cls, given: Any) -> Any:
         """Accept a bare name, or the options beside the name."""
+        json.dumps(given, default=_refuse_object)
         if isinstance(given, str):
             return {"name": given}
         if isinstance(given, dict) and "options" not in given:
@@ -105,10 +82,17 @@ class Choice(FrozenModel):
         return given
 
     @model_serializer(mode="wrap")
-    def _as_given(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _as_given(self, dump: Callable[[Self], dict[str, Any]]) -> dict[str, Any]:
         """Write the identity only where it is known."""
-        written: dict[str, Any] = dump(self)
+        written = dump(self)
         return {key: written[key] for key in written if key != "made" or self.made}
+
+
+def _refuse_object(value: object) -> None:
+    """Raise for what no other process could import, in the course of ``json.dumps``."""
+    if not isinstance(value, BaseModel):
+        path = "a name, or an import path such as 'my_module:Name'"
+        raise errors.UsageError(f"other processes run it; give {path}, and no object")
 
 
 class DataOptions(FrozenModel):
@@ -149,7 +133,7 @@ class Seeds:
         """Return one seed for every purpose; seeds come back as they are."""
         if isinstance(seed, cls):
             return seed
-        number = whole_number("seed", seed)
+        number = errors.whole_number("seed", seed)
         return cls(start=number, first=number, train=number, query=number)
 
     def training(self, step: int) -> int:
@@ -174,7 +158,7 @@ class RunSettings(FrozenModel):
 
     data: Choice
     """The data set: a name or a path."""
-    strategy: Choice = Choice(name=DEFAULT_STRATEGY)
+    strategy: Choice = Choice(name=names.DEFAULT_STRATEGY)
     """The query strategy: a name or module:Class."""
     trainer: Choice = Choice(name="fixmatch-darp")
     """The trainer: a name or module:Class."""
@@ -207,7 +191,7 @@ class RunSettings(FrozenModel):
         """The settings without identities of strategy and trainer."""
         return self.with_identities({})
 
-    def with_identities(self, made: Mapping[str, Identity]) -> Self:
+    def with_identities(self, made: Mapping[str, names.Identity]) -> Self:
         """Return the settings with these identities of strategy and trainer alone."""
         return self.copy_with(
             strategy=self.strategy.copy_with(made=made.get("strategy")),
@@ -215,7 +199,7 @@ class RunSettings(FrozenModel):
         )
 
     @property
-    def made(self) -> dict[str, Identity]:
+    def made(self) -> dict[str, names.Identity]:
         """Identities of strategy and trainer, where they are known."""
         chosen = {"strategy": self.strategy.made, "trainer": self.trainer.made}
         return {part: made for part, made in chosen.items() if made is not None}
@@ -228,7 +212,7 @@ class RunSettings(FrozenModel):
     @property
     def data_code(self) -> list[str]:
         """The name of the data if it is an import path, and no file is called so."""
-        return [self.data.name] if is_code_path(self.data.name) else []
+        return [self.data.name] if names.is_code_path(self.data.name) else []
 
     def changes(self, now: "RunSettings") -> list[str]:
         """Return what is different in other settings, a few words each.
@@ -254,7 +238,7 @@ class RunSettings(FrozenModel):
         given: dict[str, Any],
         *,
         encoder: str | None = None,
-        allow_code: AllowCode = False,
+        allow_code: names.AllowCode = False,
     ) -> "RunSettings":
         """Return the settled settings of a YAML file, overruled by what was given.
 
@@ -268,11 +252,11 @@ class RunSettings(FrozenModel):
         if file:
             named = ("strategy", "trainer")  # those that may be import paths
             left = [merged[key] for key in named if key in merged and key not in own]
-            check_code(file, left, allow_code)
+            names.check_code(file, left, allow_code)
         merged |= own
         settings = validated(cls, merged, kind="setting")
         if "data" not in own:
-            check_code(file or "", settings.data_code, allow_code)
+            names.check_code(file or "", settings.data_code, allow_code)
         if encoder is not None:
             from fewlabels.models.encoders import rows_file
 
@@ -291,9 +275,8 @@ class RunSettings(FrozenModel):
             return self.copy_with(trainer=self.trainer.over(encoder))
         rows = self.data.copy_with(options=self.data.options | {"vectors": str(file)})
         bare = training.variant(self.trainer.name, inputs="") or self.trainer.name
-        return self.copy_with(
-            data=rows, trainer=self.trainer.copy_with(name=bare, made=None)
-        )
+        trainer = self.trainer.copy_with(name=bare, made=None)
+        return self.copy_with(data=rows, trainer=trainer)
 
 
 def settled(settings: RunSettings) -> RunSettings:
@@ -304,12 +287,14 @@ def settled(settings: RunSettings) -> RunSettings:
     """
     s = settings
     check_numbers(start=s.start, query=s.query, budget=s.budget)
-    check_range("threads", s.threads, at_least=1, at_most=_MOST_THREADS)
-    check_range("initial_models", s.initial_models, at_least=1)
+    errors.check_range("threads", s.threads, at_least=1, at_most=_MOST_THREADS)
+    errors.check_range("initial_models", s.initial_models, at_least=1)
     name, options = s.data.name, s.data.options
     validated(DataOptions, options, kind=f"option of '{name}'")
     if not name:
-        raise UsageError("The data have an empty name; name a data set or a path.")
+        raise errors.UsageError(
+            "The data have an empty name; name a data set or a path."
+        )
     if name not in data.names() and os.path.exists(name):  # noqa: PTH110 - never raises
         name = str(Path(name).resolve())
     if rows := options.get("vectors"):
@@ -325,7 +310,7 @@ def check_numbers(*, start: int, query: int | Sequence[int], budget: int) -> Non
     sizes, left = [query] if isinstance(query, int) else list(query), budget - start
     is_possible = start >= 0 and budget >= 1 and min(sizes, default=0) >= 1
     if not is_possible or left < 0 or 0 < left < sizes[0]:
-        raise BudgetError(
+        raise errors.BudgetError(
             f"start is {start}, query {query} and budget {budget}; start with 0 or "
             "more, ask for 1 or more, and give start + query or more as budget."
         )
@@ -339,11 +324,11 @@ def validated(model: type[_Model], content: Any, *, kind: str = "") -> _Model:
     """
     for name in content if kind else ():
         if name not in model.model_fields:
-            raise UnknownNameError(kind, str(name), model.model_fields)
+            raise errors.UnknownNameError(kind, str(name), model.model_fields)
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise UsageError(faults(error)) from error
+        raise errors.UsageError(errors.faults(error)) from error
 
 
 def read_mapping(file: Path, *, kind: str, like: str) -> dict[str, Any]:
@@ -357,12 +342,12 @@ def read_mapping(file: Path, *, kind: str, like: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error).rstrip(".")
         msg = f"The {kind} '{file}' could not be read: {reason}. {like}"
-        raise UsageError(msg) from error
+        raise errors.UsageError(msg) from error
     if content is None:
         return {}
     if not isinstance(content, dict):
         msg = f"The {kind} '{file}' holds a {type(content).__name__}. {like}"
-        raise UsageError(msg)
+        raise errors.UsageError(msg)
     return content
 
 

@@ -15,7 +15,7 @@ Shapes: N items, M nodes of the graph, R eigenvectors, D numbers per row, P comp
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -54,8 +54,7 @@ class Diffusion(Settings):
     """Eigenvectors that are computed (R); from the number of items on it is exact."""
 
 
-@dataclass(frozen=True, eq=False)
-class DiffusionRows:
+class DiffusionRows(NamedTuple):
     """The kernel as k(i, j) = rows[i] . rows[j], plus a remainder where i is j."""
 
     rows: Tensor
@@ -106,13 +105,9 @@ def _compute_rows(nodes: Nodes, settings: Diffusion) -> DiffusionRows:
         remainder = float(middle + a**2 * middle**3 * variance)
     scales_R = np.sqrt(np.maximum(1 / (1 - a * values_R) - remainder, 0))
     counts_M = np.bincount(nodes.node_of, minlength=len(nodes)).astype(np.float64)
-    sums_M = graph.spread(counts_M, a)
-    items = nodes.node_of
-    return DiffusionRows(
-        torch.from_numpy((vectors_MR * scales_R)[items]),
-        remainder,
-        torch.from_numpy(sums_M[items]),
-    )
+    parts = vectors_MR * scales_R, graph.spread(counts_M, a)
+    rows, sums = (torch.from_numpy(part[nodes.node_of]) for part in parts)
+    return DiffusionRows(rows, remainder, sums)
 
 
 def diffusion_kernel(
@@ -140,8 +135,7 @@ def diffusion_kernel(
     return LinearKernel(DoubleRows(rows))
 
 
-@dataclass(frozen=True, eq=False)
-class JointRows:
+class JointRows(NamedTuple):
     """Both halves of the rows of all nodes."""
 
     features: Singles

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from fewlabels import progress
 from fewlabels.gram.nodes import Floats, Nodes
-from fewlabels.names import check_installed
 from fewlabels.progress import each
 
 Search = Literal["exact", "faiss"]
@@ -89,7 +88,6 @@ def others(near: Places, own: Places, num_nodes: int) -> Places:
 
 def _by_faiss(nodes: Nodes, count: int) -> Places:
     """Return probable neighbors of each node, shape (M, count), none of them itself."""
-    check_installed("Approximate search", "faiss", install="faiss-cpu")
     import faiss
 
     num_nodes, width = len(nodes), nodes.rows.shape[1]

@@ -10,7 +10,7 @@ Shapes::
     C outputs    pool: all items of the kernel
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from scipy.optimize import brentq
@@ -23,8 +23,7 @@ _SMALLEST = 1e-12
 """Share of the largest eigenvalue below which one is zero."""
 
 
-@dataclass(frozen=True, eq=False)
-class Modes:
+class Modes(NamedTuple):
     """Eigenfunctions of a kernel over some items with equal weights."""
 
     items: Tensor

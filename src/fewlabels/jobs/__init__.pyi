@@ -1,11 +1,6 @@
 from .cluster import RayExecutor as RayExecutor
-from .events import Event as Event
-from .events import Replay as Replay
-from .events import Sender as Sender
-from .events import startable as startable
-from .processes import Executor as Executor
-from .processes import Job as Job
-from .processes import LocalExecutor as LocalExecutor
-from .processes import Worker as Worker
-from .processes import error_of as error_of
-from .processes import start as start
+from .events import Event as Event, Replay as Replay
+from .events import Sender as Sender, startable as startable
+from .processes import Executor as Executor, Job as Job
+from .processes import LocalExecutor as LocalExecutor, Worker as Worker
+from .processes import error_of as error_of, start as start

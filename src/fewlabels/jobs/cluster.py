@@ -60,7 +60,8 @@ def connected(address: str | None) -> Iterator[Any]:
     with restore_environment(_MODE, _USAGE, _LEVEL):  # Ray sets the mode
         os.environ[_USAGE] = "0"
         os.environ.setdefault(_LEVEL, "fatal")  # what goes wrong is raised, too
-        with _keep_sigterm():
+        handler = signal.getsignal(signal.SIGTERM)
+        try:
             if address is None:
                 # Ray asks for a token unless its mode says otherwise, which is for
                 # clusters that others protect.
@@ -69,18 +70,22 @@ def connected(address: str | None) -> Iterator[Any]:
                 cores = processes.num_cores()
                 ray.init("local", num_cpus=cores, include_dashboard=False, **quiet)
             else:
-                try:
-                    # Ray tries for minutes where nobody listens, and logs meanwhile.
-                    host, _, port = address.removeprefix("ray://").rpartition(":")
-                    if port.isdecimal():
-                        place = host, int(port)
-                        socket.create_connection(place, timeout=_TIMEOUT).close()
-                    ray.init(address, **quiet)
-                except (OSError, ValueError, RuntimeError) as error:
-                    raise UsageError(
-                        f"There is no Ray at '{address}': {_message(error)}. Give what "
-                        "'ray start' printed; set RAY_AUTH_MODE=token if it has one."
-                    ) from error
+                # Ray tries for minutes where nobody listens, and logs meanwhile.
+                host, _, port = address.removeprefix("ray://").rpartition(":")
+                if port.isdecimal():
+                    place = host, int(port)
+                    socket.create_connection(place, timeout=_TIMEOUT).close()
+                ray.init(address, **quiet)
+        except (OSError, ValueError, RuntimeError) as error:
+            if address is None:
+                raise
+            raise UsageError(
+                f"There is no Ray at '{address}': {_message(error)}. Give what 'ray "
+                "start' printed; set RAY_AUTH_MODE=token if it has one."
+            ) from error
+        finally:  # Ray puts its own in the place of our handler
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, handler)
         try:
             yield ray
         finally:
@@ -136,13 +141,9 @@ class RayExecutor(Settings):
                     f"the machines of the cluster have {', '.join(seen)}; ask for less."
                 )
             check_shared(ray, nodes, folder)
-            kind = ray.remote(
-                num_cpus=self.cpus,
-                num_gpus=self.gpus,
-                max_restarts=-1,
-                max_task_retries=processes.RETRIES,
-                runtime_env=_runtime_environment(),
-            )(_Actor)
+            needs = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_restarts": -1}
+            needs |= {"max_task_retries": processes.RETRIES}
+            kind = ray.remote(**needs, runtime_env=_runtime_environment())(_Actor)
             size = min(len(orders), sum(map(self._room, nodes)))
             actors = [kind.remote() for _ in range(size)]
             idle, waiting = list(actors), deque(enumerate(orders))
@@ -252,7 +253,8 @@ def check_shared(ray: Any, nodes: Sequence[Node], folder: Path) -> None:
     on_node = scheduling.NodeAffinitySchedulingStrategy
     token = uuid.uuid4().hex
     file = folder / f"{token}.token"
-    read = ray.remote(num_cpus=0, runtime_env=_runtime_environment())(_read)
+    remote = ray.remote(num_cpus=0, runtime_env=_runtime_environment())
+    read = remote(lambda path: Path(path).read_text("utf-8"))
     replace_text(file, token)
     blind = []
     try:
@@ -261,7 +263,7 @@ def check_shared(ray: Any, nodes: Sequence[Node], folder: Path) -> None:
         answers = [task.remote(str(file)) for task in pinned]
         for node, answer in zip(nodes, answers, strict=True):
             seen = ""
-            with suppress(ray.exceptions.RayError):  # it cannot even run our code
+            with suppress(ray.exceptions.RayError):  # no such file, or not our code
                 seen = ray.get(answer)
             if seen != token:
                 place = node["NodeManagerAddress"]
@@ -273,13 +275,6 @@ def check_shared(ray: Any, nodes: Sequence[Node], folder: Path) -> None:
             f"'{folder}' is not seen by {'; '.join(blind)}. Give a folder on a disk "
             "shared by all machines of the Ray cluster; each needs fewlabels, too."
         )
-
-
-def _read(file: str) -> str:
-    """Return the content of a file; empty if this machine does not see it."""
-    with suppress(OSError):
-        return Path(file).read_text("utf-8")
-    return ""
 
 
 def _message(error: BaseException) -> str:
@@ -323,14 +318,3 @@ def _import_ray() -> Any:
             raise UsageError(
                 f"Ray cannot be imported ({error}). Run: pip install 'fewlabels[ray]'"
             ) from error
-
-
-@contextmanager
-def _keep_sigterm() -> Iterator[None]:
-    """Restore the handler of SIGTERM, in whose place Ray puts its own."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)

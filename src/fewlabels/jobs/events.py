@@ -151,8 +151,7 @@ class Replay:
     """Reports progress here that events bring from elsewhere."""
 
     def __init__(self) -> None:
-        self._tasks: dict[int, tuple[ExitStack, progress.Advance]] = {}
-        self._done: dict[int, int] = {}
+        self._tasks: dict[int, tuple[ExitStack, progress.Advance, int]] = {}
 
     def receive(self, event: Event) -> None:
         """Take an event; one that is not about progress changes nothing."""
@@ -164,15 +163,15 @@ class Replay:
         if number not in self._tasks:
             stack = ExitStack()
             track = progress.track(event["task"], event["total"], done=done)
-            self._tasks[number] = stack, stack.enter_context(track)
-        stack, advance = self._tasks[number]
-        if more := done - self._done.get(number, done):
-            advance(more)
-        self._done[number] = done
+            self._tasks[number] = stack, stack.enter_context(track), done
+        stack, advance, before = self._tasks[number]
+        if done > before:
+            advance(done - before)
+        self._tasks[number] = stack, advance, done
         if event["is_over"]:
             stack.close()
 
     def close(self) -> None:
         """End the tasks whose end was not heard."""
-        for stack, _ in reversed(self._tasks.values()):
+        for stack, *_ in reversed(self._tasks.values()):
             stack.close()

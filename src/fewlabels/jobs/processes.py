@@ -17,13 +17,7 @@ from threading import Condition, RLock, Thread
 from typing import IO, Any, Protocol
 
 from fewlabels import errors
-from fewlabels.errors import (
-    FewlabelsError,
-    JobError,
-    UsageError,
-    check_range,
-    whole_number,
-)
+from fewlabels.errors import FewlabelsError, JobError, UsageError, check_range
 from fewlabels.jobs.events import Event
 from fewlabels.names import AllowCode
 
@@ -35,7 +29,8 @@ ONE_THREAD = {
 RETRIES = 3
 """How often a call is begun again whose worker was killed."""
 
-_PROGRAM = "fewlabels.jobs.worker"
+_WORKER = "fewlabels.jobs.worker"
+_PROGRAM = (sys.executable, "-P", "-X", "faulthandler", "-m", _WORKER)
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ENDS = {"done", "failed", "canceled", "died"}
 _MAX_EVENTS = 10_000
@@ -216,7 +211,7 @@ class Worker:
         places = os.pathsep.join(place or str(Path.cwd()) for place in sys.path)
         printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the reader
         self._process = subprocess.Popen(  # noqa: S603 - ourselves
-            [sys.executable, "-P", "-X", "faulthandler", "-m", _PROGRAM],
+            [*_PROGRAM, str(self._gives_way)],
             env=_MEMORY | os.environ | self._environment | {"PYTHONPATH": places},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -225,17 +220,8 @@ class Worker:
             errors="replace",
             start_new_session=True,  # Ctrl-C is ours to see; one group to end
         )
-        if self._gives_way:
-            process = self._process.pid
-            if hasattr(os, "setpriority"):
-                own = os.getpriority(os.PRIO_PROCESS, 0)
-                os.setpriority(os.PRIO_PROCESS, process, own + self._gives_way)
-            with suppress(OSError):  # Linux weighs sessions before their processes
-                steps = str(self._gives_way)
-                Path(f"/proc/{process}/autogroup").write_text(steps, "ascii")
-        self._reader = Thread(
-            target=self._read, args=(self._process, printed), daemon=True
-        )
+        own = self._process, printed
+        self._reader = Thread(target=self._read, args=own, daemon=True)
         self._reader.start()
 
     def _read(self, process: subprocess.Popen[str], printed: IO[bytes]) -> None:
@@ -306,7 +292,7 @@ class LocalExecutor:
     """
 
     def __init__(self, num_workers: int | None = None, *, gpus: float = 1) -> None:
-        own, every = whole_number("gpus", gpus), visible_gpus()
+        own, every = errors.whole_number("gpus", gpus), visible_gpus()
         self.devices = [every[i : i + own] for i in range(0, len(every), own or 1)]
         self.devices = [part for part in self.devices if own and len(part) == own]
         if own > 1 and not self.devices:
@@ -364,11 +350,9 @@ def visible_gpus() -> list[str]:
 
     number = torch.cuda.device_count()
     named = os.environ.get(_VISIBLE, "").split(",")
-    return (
-        named[:number]
-        if len(named) >= number > 0 and named[0]
-        else [str(place) for place in range(number)]
-    )
+    if len(named) >= number > 0 and named[0]:
+        return named[:number]
+    return [str(place) for place in range(number)]
 
 
 def num_cores() -> int:

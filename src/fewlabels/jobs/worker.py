@@ -8,9 +8,12 @@ that it has started: everything that is called here tolerates that.
 import json
 import os
 import signal
+import sys
 import threading
 import time
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TextIO
 
@@ -91,12 +94,16 @@ class _Calls:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to stop
 
 
-def main() -> None:
-    """Do calls until there are no more.
+def main(gives_way: int = 0) -> None:
+    """Do calls until there are no more; see :class:`Worker` for ``gives_way``.
 
     Standard input and output are kept for calls and events: what is printed meanwhile
     goes where errors go, and there is nothing to be read.
     """
+    if gives_way and hasattr(os, "nice"):
+        os.nice(gives_way)
+        with suppress(OSError):  # Linux weighs sessions before their processes
+            Path("/proc/self/autogroup").write_text(str(gives_way), "ascii")
     orders, answers = os.fdopen(os.dup(0), encoding="utf-8"), os.dup(1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
@@ -118,4 +125,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

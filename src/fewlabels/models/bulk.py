@@ -36,21 +36,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fewlabels import files
+from fewlabels import errors, files
 from fewlabels.data.decode import MAX_BYTES, decode_once
 from fewlabels.data.folder import image_names, is_image
 from fewlabels.data.manifest import file_names
 from fewlabels.data.parquet import image_rows, num_images
 from fewlabels.data.untrusted import MANIFESTS, is_utf8, left_out, natural_key
-from fewlabels.errors import (
-    DataError,
-    RunInUseError,
-    SettingsChangedError,
-    UnreadableFile,
-    UsageError,
-    check_range,
-    whole_number,
-)
 from fewlabels.jobs import Executor, LocalExecutor, error_of, startable
 from fewlabels.models import encoders
 from fewlabels.models.embedding import embedded
@@ -71,13 +62,8 @@ UNREADABLE = "unreadable.csv"
 _CALL = f"{__name__}:embed_portion"
 _PLAN, _LOCK = "embed.json", "lock"
 _METADATA = b"fewlabels"
-_MAX_PLAN_BYTES = 2**20
 _MAX_PIXELS = 2**31  # bytes that a worker holds of a shard
-_COLORS = 3
-_THREADS = 4  # waiting for a disk costs no core
-_FILES_IN_MEMORY = 64
 _WARM_UP, _SAMPLE = 32, 128  # images of a trial, empty and timed
-_MAX_TAR_BYTES = 2**42
 
 
 @dataclass(frozen=True)
@@ -89,7 +75,7 @@ class EmbeddingResult:
     num_shards: int
     num_found: int
     """Shards that existed already."""
-    unreadable: tuple[UnreadableFile, ...]
+    unreadable: tuple[errors.UnreadableFile, ...]
     """Images that are in no shard; ``unreadable.csv`` lists them too."""
 
 
@@ -145,7 +131,7 @@ class Work:
 
     portions: tuple[Portion, ...]
     """All images, in a fixed order; each portion becomes a shard."""
-    left_out: tuple[UnreadableFile, ...]
+    left_out: tuple[errors.UnreadableFile, ...]
     """What looks like an image and cannot be one, by name and reason."""
     encoder: str
     options: Mapping[str, Any]
@@ -161,7 +147,7 @@ class Work:
             self.folder / f"shard-{number:07}.parquet": portion
             for number, portion in enumerate(self.portions)
         }
-        in_use = RunInUseError(
+        in_use = errors.RunInUseError(
             f"Another process writes shards to '{self.folder}'. Wait for it or end it, "
             "or choose another folder."
         )
@@ -246,10 +232,10 @@ class Work:
             files.replace_text(path, f"{text}\n")
             return
         try:
-            content = files.read_regular(path, _MAX_PLAN_BYTES)
+            content = files.read_regular(path, 2**20)
             before = dict(files.parse_json(files.verify_checksum(content)))
         except (OSError, ValueError, TypeError) as error:
-            raise SettingsChangedError(
+            raise errors.SettingsChangedError(
                 f"'{path}' is damaged ({error}); choose a new folder."
             ) from error
         changed = [
@@ -258,7 +244,7 @@ class Work:
             if before.get(name) != value
         ]
         if changed:
-            raise SettingsChangedError(
+            raise errors.SettingsChangedError(
                 f"The shards in '{self.folder}' were begun with something else: "
                 f"{'; '.join(changed)}. Choose a new folder."
             )
@@ -291,13 +277,14 @@ def planned(
     if quality is not None:
         check_known("quality", quality, encoders.Quality)
         if name == encoders.PIXELS:
-            raise UsageError(f"quality is '{quality}'; leave it out for '{name}'.")
+            seen = f"quality is '{quality}'"
+            raise errors.UsageError(f"{seen}; leave it out for '{name}'.")
     side, source = QUALITIES[quality or NORMAL], source.expanduser()
     options = encoders.options_for_side(name, {}, side, is_asked=quality is not None)
     side = encoders.side(name, **options) or side
-    shard_size = whole_number("shard_size", shard_size)
-    most = _MAX_PIXELS // (_COLORS * side * side)
-    check_range("shard_size", shard_size, at_least=1, at_most=most)
+    shard_size = errors.whole_number("shard_size", shard_size)
+    most = _MAX_PIXELS // (3 * side * side)
+    errors.check_range("shard_size", shard_size, at_least=1, at_most=most)
     portions, left = list_images(source, shard_size)
     names = "".join(map(portion_digest, portions))
     plan = {
@@ -338,23 +325,23 @@ def embed_portion(
     del allow_code
     network = _encoder(encoder, json.dumps(options), side)  # once, not timed
     processor, begun = time.process_time(), time.perf_counter()
-    shape = (_COLORS, side, side)
+    shape = (3, side, side)
     ids: list[str] = []
-    unreadable: list[UnreadableFile] = []
+    unreadable: list[errors.UnreadableFile] = []
     pixels = np.empty((len(portion["entries"]), *shape), dtype=np.uint8)
 
-    def decode(content: Path | bytes) -> NDArray[np.uint8] | DataError:
+    def decode(content: Path | bytes) -> NDArray[np.uint8] | errors.DataError:
         try:
             return decode_once(content, shape)
-        except DataError as error:
+        except errors.DataError as error:
             return error
 
-    with ThreadPoolExecutor(_THREADS) as threads:
+    with ThreadPoolExecutor(4) as threads:  # waiting for a disk costs no core
         entries = read_portion(portion)
-        while batch := list(islice(entries, _FILES_IN_MEMORY)):
+        while batch := list(islice(entries, 64)):
             images = threads.map(decode, [content for _, content in batch])
             for (name, _), image in zip(batch, images, strict=True):
-                if isinstance(image, DataError):
+                if isinstance(image, errors.DataError):
                     unreadable.append(left_out(name, str(image)))
                 else:
                     pixels[len(ids)] = image
@@ -384,7 +371,7 @@ def _encoder(name: str, options: str, side: int) -> Encoder:
     if move is not None and torch.cuda.is_available():
         move("cuda")
     import_module("pyarrow.parquet")
-    encoder.embed(torch.zeros(_WARM_UP, _COLORS, side, side, dtype=torch.uint8))
+    encoder.embed(torch.zeros(_WARM_UP, 3, side, side, dtype=torch.uint8))
     return encoder
 
 
@@ -393,7 +380,7 @@ def write_shard(
     ids: Sequence[str],
     rows_nF: NDArray[np.float32],
     portion: str,
-    unreadable: Sequence[UnreadableFile],
+    unreadable: Sequence[errors.UnreadableFile],
 ) -> None:
     """Write a shard: the columns ``id`` and ``embedding``, whole or not at all."""
     import pyarrow as pa
@@ -406,25 +393,20 @@ def write_shard(
     columns = {"id": pa.array(ids, pa.string()), "embedding": lists}
     with files.replace_file(file) as partial:
         # Numbers like these do not shrink, and are quicker to read as they are.
-        parquet.write_table(
-            pa.table(columns, metadata=metadata),
-            partial,
-            compression="none",
-            use_dictionary=False,
-            store_schema=True,
-        )
+        table = pa.table(columns, metadata=metadata)
+        parquet.write_table(table, partial, compression="none", use_dictionary=False)
 
 
 def _read_shard(
     file: Path, portion: Portion
-) -> tuple[int, list[UnreadableFile]] | None:
+) -> tuple[int, list[errors.UnreadableFile]] | None:
     """Return rows and unreadable images of a shard; None: it is missing."""
     from pyarrow import ArrowException, parquet
 
     try:
         header = parquet.read_metadata(file)
         metadata = json.loads((header.metadata or {})[_METADATA])
-        unreadable = [UnreadableFile(*image) for image in metadata["unreadable"]]
+        unreadable = [errors.UnreadableFile(*image) for image in metadata["unreadable"]]
         is_same = metadata["portion"] == portion_digest(portion)
     except (OSError, ArrowException, KeyError, TypeError, ValueError):
         return None  # not there, damaged, or another file
@@ -433,36 +415,33 @@ def _read_shard(
 
 def list_images(
     source: Path, size: int
-) -> tuple[tuple[Portion, ...], tuple[UnreadableFile, ...]]:
+) -> tuple[tuple[Portion, ...], tuple[errors.UnreadableFile, ...]]:
     """Return the images of a source in portions of at most ``size``, and what is none.
 
     What looks like an image and cannot be one comes by name and reason.
     """
-    folder, names, left = source, list[str](), list[UnreadableFile]()
-    kind, is_folder = source.suffix.lower(), source.is_dir()
+    left, is_file = list[errors.UnreadableFile](), source.is_file()
     inside = [*source.glob("*.tar"), *source.glob("*.parquet")]
-    inside = inside if is_folder else [source] if source.is_file() else []
-    inside.sort(key=lambda path: natural_key(path.name))
+    inside = [source] if is_file else sorted(inside, key=lambda p: natural_key(p.name))
     tars = [path for path in inside if path.suffix.lower() == ".tar"]
-    tables = {
-        path: number
-        for path in inside
-        if not tars and path.suffix.lower() == ".parquet"
-        if (number := num_images(path)) is not None
-    }
-    if is_folder and not tars and not tables:
+    groups: list[tuple[str, Path, Sequence[Any]]]
+    groups = [("tar", path, _tar_entries(path, left)) for path in tars]
+    if not tars:
+        paths = [path for path in inside if path.suffix.lower() == ".parquet"]
+        tables = [(path, num_images(path)) for path in paths]
+        groups = [("parquet", p, range(n)) for p, n in tables if n is not None]
+    if not groups and source.is_dir():
         names, left = image_names(source)
-    elif kind in MANIFESTS and source.is_file() and not tables:
-        folder, names = source.parent, sorted(file_names(source), key=natural_key)
-    elif not tars and not tables:
+        groups = [("files", source, names)]
+    elif not groups and is_file and source.suffix.lower() in MANIFESTS:
+        names = sorted(file_names(source), key=natural_key)
+        groups = [("files", source.parent, names)]
+    elif not groups:
         known = ", ".join(sorted({*MANIFESTS, ".tar"}))
-        raise DataError(
+        raise errors.DataError(
             f"There is nothing to embed at '{source}'. Give a folder of images, tar "
             f"files or Parquet tables, or a file that ends in {known}."
         )
-    groups: list[tuple[str, Path, Sequence[Any]]] = [("files", folder, names)]
-    groups += [("tar", path, _tar_entries(path, left)) for path in tars]
-    groups += [("parquet", path, range(number)) for path, number in tables.items()]
     portions = tuple(
         {"kind": k, "path": str(path.absolute()), "entries": list(some[i : i + size])}
         for k, path, some in groups
@@ -470,11 +449,11 @@ def list_images(
     )
     if not portions:
         seen = f" {len(left)} cannot be read, the first is {left[0]}." if left else ""
-        raise DataError(f"There is no image in '{source}'.{seen}")
+        raise errors.DataError(f"There is no image in '{source}'.{seen}")
     return portions, tuple(sorted(left))
 
 
-def _tar_entries(path: Path, left: list[UnreadableFile]) -> list[Any]:
+def _tar_entries(path: Path, left: list[errors.UnreadableFile]) -> list[Any]:
     """Return name, place and size of each image in a tar file."""
     entries: dict[str, list[Any]] = {}
     try:
@@ -488,7 +467,7 @@ def _tar_entries(path: Path, left: list[UnreadableFile]) -> list[Any]:
                 else:
                     left.append(left_out(name, "its name is not UTF-8"))
     except (OSError, tarfile.TarError) as error:
-        raise DataError(
+        raise errors.DataError(
             f"The tar file '{path}' is damaged or compressed: {error}."
         ) from error
     return list(entries.values())
@@ -510,7 +489,7 @@ def read_portion(portion: Portion) -> Iterator[tuple[str, Path | bytes]]:
     if portion["kind"] == "files":
         yield from ((name, path / name) for name in entries)
     elif portion["kind"] == "tar":
-        with files.open_regular(path, _MAX_TAR_BYTES) as file:
+        with files.open_regular(path, 2**42) as file:
             for name, offset, size in entries:
                 file.seek(offset)
                 content = file.read(size) if size <= MAX_BYTES else b""

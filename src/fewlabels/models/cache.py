@@ -239,16 +239,14 @@ class Shard:
         row_bytes = self._feature_size() * self._dtype.itemsize
         units = {self.file("index"): ENTRY.itemsize, self.file("rows"): row_bytes or 1}
         with _explain_unreadable(self.file("rows")):
-            sizes = [path.stat().st_size if path.exists() else 0 for path in units]
-        num_entries, num_rows = (
-            size // unit for size, unit in zip(sizes, units.values(), strict=True)
-        )
+            sizes = {p: p.stat().st_size if p.exists() else 0 for p in units}
+        num_entries, num_rows = (sizes[path] // unit for path, unit in units.items())
         if not row_bytes or not num_entries or num_rows > num_entries + BLOCK:
             self._remove()
             return
-        for (path, unit), size in zip(units.items(), sizes, strict=True):
+        for path, unit in units.items():
             whole = min(num_entries, num_rows) * unit
-            if size > whole:
+            if sizes[path] > whole:
                 with files.wrap_os_errors(path):
                     os.truncate(path, whole)
 

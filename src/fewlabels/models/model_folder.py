@@ -13,6 +13,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,8 +22,9 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from torch import Tensor, nn
 
-from fewlabels import errors, files, models, rng
-from fewlabels.models import Network, as_input, checkpoint, encoders
+from fewlabels import files, models, rng
+from fewlabels.errors import DataError, UnknownNameError, UsageError, faults
+from fewlabels.models import as_input, checkpoint, encoders
 from fewlabels.models.classifiers import FrozenClassifier, NetworkClassifier
 from fewlabels.models.encoders import LARGEST_SIDE, Encoder
 from fewlabels.models.module_encoder import ModuleEncoder
@@ -33,7 +35,6 @@ Exportable = NetworkClassifier | FrozenClassifier
 """The classifiers that can be written as files."""
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
-_MAX_CONFIG, _MAX_WEIGHTS = 2**20, 2**36  # bytes
 _MAX_INPUTS = 2**22  # an image of 1,024 pixels a side has three quarters of it
 
 
@@ -81,11 +82,8 @@ class EncoderConfig(BaseModel):
             match = re.fullmatch(rf"{name}-[0-9a-f]{{16}}-(\d+)px", encoder.name)
             if match is not None:
                 return cls(identity=encoder.name, builtin=name, size=int(match[1]))
-        published = getattr(encoder, "published", None)
-        if published is not None:
-            name, options = published
-            return cls(identity=encoder.name, published=name, published_options=options)
-        return cls(identity=encoder.name)
+        place, options = getattr(encoder, "published", (None, {}))
+        return cls(identity=encoder.name, published=place, published_options=options)
 
 
 class ModelConfig(BaseModel):
@@ -155,17 +153,15 @@ def save_model(
     network = _exportable(classifier)
     if not len(set(classes)) == len(classes) == classifier.num_classes:
         num_classes = classifier.num_classes
-        raise errors.DataError(f"{num_classes} classes got the names {list(classes)}.")
-    encoder = None
-    if isinstance(network, FrozenClassifier):
-        encoder = EncoderConfig.of(network.encoder)
+        raise DataError(f"{num_classes} classes got the names {list(classes)}.")
+    encoder = getattr(network, "encoder", None)
     state = network.module.state_dict()
     content = checkpoint.serialized(state, {"classes": str(len(classes))})
     config = ModelConfig(
         classes=tuple(classes),
         input_shape=tuple(input_shape),
         network=models.name_of(network.module),
-        encoder=encoder,
+        encoder=None if encoder is None else EncoderConfig.of(encoder),
         weights_sha256=sha256(content).hexdigest(),
     )
     files.make_folder(folder)
@@ -192,44 +188,45 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
     """
     path = folder / _WEIGHTS
     try:
-        content = files.read_regular(folder / _CONFIG, _MAX_CONFIG)
+        content = files.read_regular(folder / _CONFIG, 2**20)
         config = ModelConfig.model_validate_json(files.verify_checksum(content))
-        with files.open_regular(path, _MAX_WEIGHTS) as file:
+        with files.open_regular(path, 2**36) as file:
             digest = file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise errors.DataError(
-            f"There is no exported model in {folder}: {error}."
+        raise DataError(
+            f"There is no exported model in '{folder}' ({error.strerror}: "
+            f"{Path(error.filename).name}); 'fewlabels export' writes one."
         ) from error
     except ValueError as error:
-        reason = errors.faults(error) if isinstance(error, ValidationError) else error
-        raise errors.DataError(
+        reason = faults(error) if isinstance(error, ValidationError) else error
+        raise DataError(
             f"{folder / _CONFIG} is damaged: {reason} Export again."
         ) from error
     if digest != config.weights_sha256:
-        raise errors.DataError(
-            f"{path} is damaged or of another {_CONFIG}. Export again."
-        )
-    num_classes = len(config.classes)
-    classifier: Exportable
+        raise DataError(f"{path} is damaged or of another {_CONFIG}. Export again.")
+    number, shape, frozen = len(config.classes), config.input_shape, None
     try:
-        if config.encoder is None:
-            shape = config.input_shape
-            network = _empty_network(path, config.network, shape, num_classes)
-            classifier = NetworkClassifier(network, num_classes)
-        else:
+        if config.encoder is not None:
             frozen = _load_encoder(config.encoder, encoder)
             shape = (frozen.feature_size,)
-            head = _empty_network(path, config.network, shape, num_classes)
-            classifier = FrozenClassifier(
-                module=head, num_classes=num_classes, encoder=frozen
-            )
-        checkpoint.read_into(classifier.module.state_dict(), path)
-    except errors.UsageError as error:
-        raise errors.DataError(f"{folder / _CONFIG} cannot be used: {error}") from error
+        draws = rng.stream(0, "overwritten")
+        build = partial(models.build, config.network, shape, number, draws)
+        # A short configuration can ask for more memory than there is, so the file has
+        # to hold as many weights before any are allocated.
+        with torch.device("meta"):  # shapes without numbers
+            planned = checkpoint.shapes_of(build().state_dict())
+        checkpoint.check_fit(planned, checkpoint.shapes(path), path)
+        network = build().eval()
+        checkpoint.read_into(network.state_dict(), path)
+    except UsageError as error:
+        raise DataError(f"{folder / _CONFIG} cannot be used: {error}") from error
     except (ValueError, RuntimeError) as error:
-        raise errors.DataError(
-            f"{path} does not fit {_CONFIG}. Export again."
-        ) from error
+        raise DataError(f"{path} does not fit {_CONFIG}. Export again.") from error
+    classifier = (
+        NetworkClassifier(network, number)
+        if frozen is None
+        else FrozenClassifier(module=network, num_classes=number, encoder=frozen)
+    )
     return LoadedModel(classifier, config.classes, config.input_shape)
 
 
@@ -239,42 +236,25 @@ def _exportable(classifier: Classifier) -> Exportable:
         models.name_of(classifier.module)
         return classifier
     kind = type(classifier).__name__
-    raise errors.UsageError(
-        f"A {kind} cannot be exported; use one of training.names()."
-    )
-
-
-def _empty_network(
-    path: Path, name: str, shape: tuple[int, ...], num_classes: int
-) -> Network:
-    """Return a network to be filled, once its weights are known to be in the file.
-
-    A short configuration can ask for more memory than there is, so the file has to hold
-    as many weights before any are allocated.
-    """
-    draws = rng.stream(0, "overwritten")
-    with torch.device("meta"):  # shapes without numbers
-        planned = models.build(name, shape, num_classes, draws).state_dict()
-    checkpoint.check_fit(checkpoint.shapes_of(planned), checkpoint.shapes(path), path)
-    return models.build(name, shape, num_classes, draws).eval()
+    raise UsageError(f"A {kind} cannot be exported; use one of training.names().")
 
 
 def _load_encoder(config: EncoderConfig, given: Encoder | None) -> Encoder:
     """Return the encoder that a model was trained over."""
     if config.builtin is not None:
         if config.builtin not in encoders.names():  # an import path would be run
-            raise errors.UnknownNameError("encoder", config.builtin, encoders.names())
+            raise UnknownNameError("encoder", config.builtin, encoders.names())
         encoder: Encoder = encoders.resolve(config.builtin, size=config.size)
     elif given is not None:
         encoder = given
     elif config.published is not None and encoders.is_published(config.published):
         encoder = encoders.resolve(config.published, **config.published_options)
     else:
-        raise errors.DataError(
+        raise DataError(
             f"Give load_model the encoder '{config.identity}': it is not in the files."
         )
     if encoder.name != config.identity:
-        raise errors.DataError(
+        raise DataError(
             f"The encoder is '{encoder.name}'; give '{config.identity}' instead."
         )
     return encoder
@@ -294,7 +274,7 @@ class PixelClassifier(nn.Module):
         if isinstance(classifier, FrozenClassifier):
             encoder = classifier.encoder
             if not isinstance(encoder, ModuleEncoder) or not encoder.is_portable:
-                raise errors.UsageError(
+                raise UsageError(
                     f"The encoder '{encoder.name}' cannot be ONNX. Use {_WEIGHTS}."
                 )
             self.encoder = encoder
@@ -349,7 +329,7 @@ def write_onnx(path: Path, classifier: Classifier, input_shape: Sequence[int]) -
     finally:
         logger.disabled = was_disabled
     if program is None:
-        raise errors.UsageError(f"torch wrote no ONNX; use {_WEIGHTS} instead.")
+        raise UsageError(f"torch wrote no ONNX; use {_WEIGHTS} instead.")
     with files.replace_file(path) as partial:
         program.save(partial, external_data=False)
     if dtype == torch.uint8:

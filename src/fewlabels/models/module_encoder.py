@@ -204,12 +204,8 @@ def fingerprint(module: nn.Module) -> str:
     digest = blake2b(repr(module).encode(), digest_size=8)
     usual = vars(nn.Module())
     for part in module.modules():
-        kinds = [
-            kind
-            for kind in type(part).__mro__
-            if is_external(kind.__module__)
-            and kind.__module__.partition(".")[0] != torch.__name__
-        ]
+        kinds = [kind for kind in type(part).__mro__ if is_external(kind.__module__)]
+        kinds = [k for k in kinds if k.__module__.partition(".")[0] != torch.__name__]
         for kind in kinds:
             # A script is edited all the time; of it, the class alone counts.
             is_script = kind.__module__ == "__main__"

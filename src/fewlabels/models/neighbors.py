@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fewlabels.gram.graph import NeighborGraph
 from fewlabels.gram.nodes import Nodes, directions, row_hashes
@@ -18,10 +18,8 @@ FLOOR = -10.0
 
 _MINUTE = 1e-3
 _SAME = 1e-10
-_FARTHEST = 50.0
 _CHUNK = 512
 _IN_CACHE = 256
-_MAX_CHUNKS = 256
 
 Votes = dict[bytes, tuple[Tensor, Tensor]]
 """The nodes that vote on a chunk of rows and their weights, by the hashes of the rows.
@@ -39,13 +37,7 @@ class Neighbors(Network):
     of these and has nothing to learn. All tensors but that layer's are buffers.
     """
 
-    origin: Tensor
-    center: Tensor
-    spread: Tensor
     rows: Tensor
-    reach: Tensor
-    hashes: Tensor
-    beliefs: Tensor
 
     def __init__(
         self,
@@ -68,14 +60,14 @@ class Neighbors(Network):
         self.num_neighbors = num_neighbors
         self.votes: Votes = {}
         single = torch.float32
-        self.register_buffer("origin", torch.zeros(1, dtype=single))
-        self.register_buffer("center", torch.zeros(row_size, dtype=single))
-        self.register_buffer("spread", torch.ones(1, dtype=single))
-        self.register_buffer("rows", torch.zeros(num_voters, row_size, dtype=single))
-        self.register_buffer("reach", torch.ones(num_voters, dtype=single))
-        self.register_buffer("hashes", torch.zeros(num_nodes, dtype=torch.int64))
+        self.origin = nn.Buffer(torch.zeros(1, dtype=single))
+        self.center = nn.Buffer(torch.zeros(row_size, dtype=single))
+        self.spread = nn.Buffer(torch.ones(1, dtype=single))
+        self.rows = nn.Buffer(torch.zeros(num_voters, row_size, dtype=single))
+        self.reach = nn.Buffer(torch.ones(num_voters, dtype=single))
+        self.hashes = nn.Buffer(torch.zeros(num_nodes, dtype=torch.int64))
         even = torch.full((num_nodes, num_classes), -math.log(num_classes))
-        self.register_buffer("beliefs", even.to(single))
+        self.beliefs = nn.Buffer(even.to(single))
         self.head = Dense(row_size + num_classes, num_classes)
         with torch.no_grad():
             self.head.weight.zero_()
@@ -134,7 +126,7 @@ class Neighbors(Network):
             unit = directions(rows[part], self.origin)
             key = hashes[part].cpu().numpy().tobytes()
             if key not in self.votes:
-                if len(self.votes) == _MAX_CHUNKS:
+                if len(self.votes) == 256:
                     self.votes.clear()
                 self.votes[key] = self._votes(unit)
             beliefs[part] = self._count_votes(unit, *self.votes[key])
@@ -150,7 +142,7 @@ class Neighbors(Network):
         squares_nK = (unit[:, None] - self.rows[near_nK]).square().sum(dim=2)
         own_reach = squares_nK.amax(dim=1, keepdim=True).sqrt()
         scale_nK = (own_reach * self.reach[near_nK]).clamp(min=_SAME)
-        weights_nK = torch.exp(-(squares_nK / scale_nK).clamp(max=_FARTHEST))
+        weights_nK = torch.exp(-(squares_nK / scale_nK).clamp(max=50))
         is_same = (squares_nK <= _SAME).to(weights_nK)
         is_known = is_same.amax(dim=1, keepdim=True)
         weights_nK = torch.where(is_known > 0, is_same, weights_nK)
@@ -179,26 +171,20 @@ class BlendNetwork(Neighbors):
     direction plus the mean height of its neighbors.
     """
 
-    weight: Tensor
-    """Of spreading, from 0 to 1, shape (1,)."""
-    spread_beliefs: Tensor
-    """Its logarithms of probabilities of those who vote, shape (R, C)."""
-    slopes: Tensor
-    """What each number of a centered direction adds, shape (C, D)."""
-    heights: Tensor
-    """What each of those who vote adds, shape (R, C)."""
-    offsets: Tensor
-    """Added to logarithms of the mixed probabilities, shape (C,)."""
-
     def __init__(self, row_size: int, num_classes: int, *sizes: int) -> None:
         """Reserve the tensors, as :class:`Neighbors` does."""
         super().__init__(row_size, num_classes, *sizes)
         single, shape = torch.float32, (self.num_voters, num_classes)
-        self.register_buffer("weight", torch.ones(1, dtype=single))
-        self.register_buffer("spread_beliefs", torch.zeros(shape, dtype=single))
-        self.register_buffer("slopes", torch.zeros(num_classes, row_size, dtype=single))
-        self.register_buffer("heights", torch.zeros(shape, dtype=single))
-        self.register_buffer("offsets", torch.zeros(num_classes, dtype=single))
+        self.weight = nn.Buffer(torch.ones(1, dtype=single))
+        """Of spreading, from 0 to 1."""
+        self.spread_beliefs = nn.Buffer(torch.zeros(shape, dtype=single))
+        """Its logarithms of probabilities of those who vote, shape (R, C)."""
+        self.slopes = nn.Buffer(torch.zeros(num_classes, row_size, dtype=single))
+        """What each number of a centered direction adds."""
+        self.heights = nn.Buffer(torch.zeros(shape, dtype=single))
+        """What each of those who vote adds, shape (R, C)."""
+        self.offsets = nn.Buffer(torch.zeros(num_classes, dtype=single))
+        """Added to logarithms of the mixed probabilities."""
 
     def _count_votes(self, unit: Tensor, near_nK: Tensor, weights_nK: Tensor) -> Tensor:
         """Return logarithms of probabilities, shape (n, C)."""

@@ -24,14 +24,8 @@ from torch import Generator, Tensor, nn
 from fewlabels import models
 from fewlabels.errors import ShapeError, UnknownNameError, UsageError, check_range
 
-_WIDEST = 1_000_000
-_KERNEL_AXES = 4
 _SLOPE = 0.1
-_EPSILON = 1e-3
 _STEM_WIDTH = 16
-_STAGE_STRIDES = (1, 2, 2)
-_DEEPEST, _MOST_WIDENED = 400, 1000  # of all that anybody has trained, and then some
-_PAPER_DEPTH, _PAPER_MOMENTUM, _SHORT_MOMENTUM = 28, 0.001, 0.01
 _NUM_AXES = {"linear": 1, "mlp": 1, "wrn": 3}
 """Of the items that a network takes, by the first word of its name."""
 _NUM_SIZES = {"linear": 0, "mlp": 1, "wrn": 2, "neighbors": 3, "blend": 3}
@@ -111,9 +105,8 @@ class Dropout(nn.Module):
         super().__init__()
         check_range("dropout", share, at_least=0, below=1)
         self.share = share
-        self.generator: Generator | None = None
-        self.shares_mask = False
         self._mask: Tensor | None = None
+        self.use(None)
 
     def forward(self, activations: Tensor) -> Tensor:
         """Drop elements in training, or under :func:`sampled`; else do nothing."""
@@ -180,9 +173,6 @@ class Head(Network):
     with the weights and not trained. They begin as 0 and 1.
     """
 
-    mean: Tensor
-    deviation: Tensor
-
     def __init__(
         self,
         row_size: int,
@@ -202,15 +192,14 @@ class Head(Network):
         """
         super().__init__()
         single = torch.float32
-        self.register_buffer("mean", torch.zeros(row_size, dtype=single))
-        self.register_buffer("deviation", torch.ones(row_size, dtype=single))
+        self.mean = nn.Buffer(torch.zeros(row_size, dtype=single))
+        self.deviation = nn.Buffer(torch.ones(row_size, dtype=single))
         self.hidden = None if hidden_size is None else Dense(row_size, hidden_size)
         self.dropout = Dropout(dropout)
         self.head = Dense(hidden_size or row_size, num_classes)
         if self.hidden is not None:
-            nn.init.kaiming_normal_(
-                self.hidden.weight, nonlinearity="relu", generator=generator
-            )
+            weight = self.hidden.weight
+            nn.init.kaiming_normal_(weight, nonlinearity="relu", generator=generator)
             nn.init.zeros_(self.hidden.bias)
         self.head.initialize(generator)
 
@@ -274,11 +263,11 @@ class WideResNet(Network):
         """
         super().__init__()
         if bn_momentum is None:
-            bn_momentum = _PAPER_MOMENTUM if depth >= _PAPER_DEPTH else _SHORT_MOMENTUM
+            bn_momentum = 0.001 if depth >= 28 else 0.01
         self.stem = _Convolution(in_channels, _STEM_WIDTH, 3)
         blocks: list[_Block] = []
         width_in = _STEM_WIDTH
-        for stage, first_stride in enumerate(_STAGE_STRIDES):
+        for stage, first_stride in enumerate((1, 2, 2)):
             width = _STEM_WIDTH * widen_factor * 2**stage
             for number in range((depth - 4) // 6):
                 stride = 1 if number else first_stride
@@ -292,14 +281,11 @@ class WideResNet(Network):
         for layer in self.modules():  # torch left all weights undefined
             if isinstance(layer, _Convolution):
                 fan_out = layer.out_channels * math.prod(layer.kernel_size)
-                std = math.sqrt(2.0 / fan_out)
-                nn.init.normal_(layer.weight, std=std, generator=generator)
-            elif isinstance(layer, Dense):
-                layer.initialize(generator)
-        # About a quarter faster on CPUs; convolutions pass the layout on.
-        for kernel in self.parameters():
-            if kernel.ndim == _KERNEL_AXES:
+                kernel, std = layer.weight, math.sqrt(2.0 / fan_out)
+                nn.init.normal_(kernel, std=std, generator=generator)
+                # About a quarter faster on CPUs; convolutions pass the layout on.
                 kernel.data = kernel.data.to(memory_format=torch.channels_last)
+        self.head.initialize(generator)
 
     def embed(self, images: Tensor) -> Tensor:
         """Return the features of images in [-1, 1]: (n, c, h, w) to (n, F)."""
@@ -363,7 +349,7 @@ class _Normalization(nn.BatchNorm2d):
     """Batch normalization in single precision, whatever torch's default is."""
 
     def __init__(self, width: int, momentum: float) -> None:
-        super().__init__(width, eps=_EPSILON, momentum=momentum, dtype=torch.float32)
+        super().__init__(width, eps=1e-3, momentum=momentum, dtype=torch.float32)
 
 
 def build(
@@ -409,12 +395,12 @@ def build(
             "'wrn-10-1' for images, 'linear' or 'mlp-256' for features."
         )
     network: Network
+    given = num_classes, generator, dropout
     if kind == "wrn":
-        given = item_shape[0], num_classes, generator, dropout, bn_momentum
-        network = WideResNet(sizes[0], sizes[1], *given)
+        depth, factor = sizes
+        network = WideResNet(depth, factor, item_shape[0], *given, bn_momentum)
     elif kind in {"linear", "mlp"}:
-        hidden_size = sizes[0] if sizes else None
-        network = Head(item_shape[0], hidden_size, num_classes, generator, dropout)
+        network = Head(item_shape[0], sizes[0] if sizes else None, *given)
     else:
         voting = models.BlendNetwork if kind == "blend" else models.Neighbors
         network = voting(math.prod(item_shape), num_classes, *sizes)
@@ -430,9 +416,8 @@ def name_of(network: Network) -> str:
         'wrn-16-2'
     """
     if not network.name:
-        raise UsageError(
-            f"A network of type {type(network).__name__} has no name; use models.build."
-        )
+        kind = type(network).__name__
+        raise UsageError(f"A network of type {kind} has no name; use models.build.")
     return network.name
 
 
@@ -445,12 +430,12 @@ def check_name(name: str) -> tuple[str, list[int]]:
     sizes = [int(size) for size in digits]
     if kind == "mlp":
         width = "The width of a hidden layer"
-        check_range(width, sizes[0], at_least=1, at_most=_WIDEST)
-    elif kind == "wrn":
-        check_range("depth", sizes[0], at_least=10, at_most=_DEEPEST)
+        check_range(width, sizes[0], at_least=1, at_most=1_000_000)
+    elif kind == "wrn":  # at most what anybody has trained, and then some
+        check_range("depth", sizes[0], at_least=10, at_most=400)
         if sizes[0] % 6 != 4:
             raise UsageError(f"depth is {sizes[0]}; give 10, 16, 22, 28 or so on.")
-        check_range("widen_factor", sizes[1], at_least=1, at_most=_MOST_WIDENED)
+        check_range("widen_factor", sizes[1], at_least=1, at_most=1000)
     elif sizes and not (sizes[0] >= 1 and 1 <= sizes[1] <= sizes[2]):
         raise UsageError(
             f"{sizes[0]} of {sizes[1]} rows vote, {sizes[2]} are remembered; at least "

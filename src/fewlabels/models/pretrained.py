@@ -7,10 +7,9 @@ and header are checked before a network is built.
 Shapes: n images, c channels, h and w pixels, F features.
 """
 
-import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -35,6 +34,7 @@ from fewlabels.errors import (
     whole_number,
 )
 from fewlabels.models import checkpoint
+from fewlabels.models.checkpoint import Shapes
 from fewlabels.models.encoders import (
     PROCESSORS,
     config_file,
@@ -135,17 +135,14 @@ def _as_levels(images: Tensor) -> Tensor:
 class Prepared(nn.Module):
     """A network together with the preparation of its images."""
 
-    def __init__(self, network: nn.Module, preparation: Any) -> None:
-        """Combine a network, which returns rows or maps, and a preparation."""
+    def __init__(self, network: nn.Module, preparation: Any, side: int | None) -> None:
+        """Combine a network, which returns rows or maps, and a preparation.
+
+        Images whose shorter side is ``side`` need not be enlarged.
+        """
         super().__init__()
         self.network: Any = network
-        self.preparation = preparation
-
-    @property
-    def side(self) -> int | None:
-        """Side of images that need not be enlarged."""
-        side: int | None = self.preparation.side
-        return side
+        self.preparation, self.side = preparation, side
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the output of the network for images in [-1, 1], (n, c, h, w)."""
@@ -163,8 +160,9 @@ class Prepared(nn.Module):
             first, again = self.eval()(noise), self(noise)
         if not torch.allclose(first, again):
             raise UsageError("The network's features are random; choose another.")
+        width = first.shape[1]
         return ModuleEncoder(
-            self, name=name, feature_size=first.shape[1], is_portable=is_portable
+            self, name=name, feature_size=width, is_portable=is_portable
         )
 
 
@@ -178,20 +176,13 @@ class Transformer(Prepared):
 
     def __init__(self, network: nn.Module, processor: Any, *, has_pooler: bool) -> None:
         """Wrap a network and its processor, which needs no torchvision."""
-        super().__init__(network, processor)
+        sizes = [getattr(processor, name, None) or {} for name in ("size", "crop_size")]
+        keys = ("shortest_edge", "height")
+        sides = [int(size[key]) for size in sizes for key in keys if size.get(key)]
+        super().__init__(network, processor, sides[0] if sides else None)
         self.has_pooler = has_pooler
         words = {name.rpartition(".")[2] for name, _ in network.named_parameters()}
         self.has_class_token = not words.isdisjoint(_CLASS_TOKENS)
-
-    @property
-    def side(self) -> int | None:
-        """Shorter side of images that need not be enlarged."""
-        for name in ("size", "crop_size"):
-            size = getattr(self.preparation, name, None) or {}
-            for key in ("shortest_edge", "height"):
-                if size.get(key):
-                    return int(size[key])
-        return None
 
     def forward(self, images: Tensor) -> Tensor:
         """Return rows (n, F), or maps (n, F, h, w), of images in [-1, 1]."""
@@ -199,18 +190,18 @@ class Transformer(Prepared):
         inputs = self.preparation(
             levels, return_tensors="pt", input_data_format="channels_first"
         )["pixel_values"]
+        rows: Tensor
         if hasattr(self.network, "get_image_features"):
-            outputs: Any = self.network.get_image_features(pixel_values=inputs)
-            rows: Tensor = getattr(outputs, "pooler_output", outputs)
-            return rows
-        outputs = self.network(pixel_values=inputs)
-        pooled: Tensor | None = getattr(outputs, "pooler_output", None)
-        if pooled is not None and self.has_pooler:
-            return pooled
-        hidden: Tensor = outputs.last_hidden_state
-        if hidden.ndim != 3:  # maps, not tokens
-            return hidden
-        return hidden[:, 0] if self.has_class_token else hidden.mean(dim=1)
+            outputs = self.network.get_image_features(pixel_values=inputs)
+            rows = getattr(outputs, "pooler_output", outputs)
+        else:
+            outputs = self.network(pixel_values=inputs)
+            pooled: Any = getattr(outputs, "pooler_output", None)
+            has_pooled = self.has_pooler and pooled is not None
+            rows = pooled if has_pooled else outputs.last_hidden_state
+        if rows.ndim == 3:  # tokens
+            rows = rows[:, 0] if self.has_class_token else rows.mean(dim=1)
+        return rows
 
 
 def from_folder(path: Path, *, size: int | None = None) -> ModuleEncoder:
@@ -244,14 +235,13 @@ def from_folder(path: Path, *, size: int | None = None) -> ModuleEncoder:
 
 
 def _load_timm(
-    path: Path, config: Config, shapes: checkpoint.Shapes, size: int | None
+    path: Path, config: Config, shapes: Shapes, size: int | None
 ) -> Prepared:
     is_open_clip = "model_cfg" in config
     if is_open_clip:
         config = _config_of_open_clip(path, config)
-    preparation = timm_preparation(
-        path, config, None if size is None else whole_number("size", size)
-    )
+    size = None if size is None else whole_number("size", size)
+    preparation = timm_preparation(path, config, size)
     timm: Any = import_module("timm")
     name, arguments = config["architecture"], dict(config.get("model_args") or {})
     if not timm.is_model(name) or arguments.keys() & _TIMM_REFUSED:
@@ -278,7 +268,7 @@ def _load_timm(
     _check_complete(path, [n for n in wanted if shapes.get(n) != wanted[n].shape])
     network: nn.Module = build()
     network.load_state_dict(weights, strict=False)  # the file has a classifier, too
-    return Prepared(network, preparation)
+    return Prepared(network, preparation, preparation.side)
 
 
 def _config_of_open_clip(path: Path, config: Config) -> Config:
@@ -343,7 +333,7 @@ def timm_preparation(path: Path, config: Config, size: int | None) -> Preparatio
 
 
 def _load_transformers(
-    path: Path, config: Config, shapes: checkpoint.Shapes, size: int | None
+    path: Path, config: Config, shapes: Shapes, size: int | None
 ) -> Prepared:
     if size is not None:
         raise UsageError(f"size is {size}; leave it out for models of transformers.")
@@ -361,7 +351,14 @@ def _load_transformers(
             raise unusable_model(path, f"'{refused[0]}' is not supported")
         return {key: cleaned(value[key]) for key in value if key not in _IGNORED}
 
-    with _quiet_transformers() as library:
+    library: Any = import_module("transformers")
+    log = library.utils.logging
+    with ExitStack() as after:
+        after.callback(log.set_verbosity, log.get_verbosity())
+        if log.is_progress_bar_enabled():
+            after.callback(log.enable_progress_bar)
+        log.set_verbosity_error()
+        log.disable_progress_bar()
         kind = library.CONFIG_MAPPING[config["model_type"]]
         settings = kind.from_dict(cleaned(dict(config)))
         build = partial(library.AutoModel.from_config, deepcopy(settings))
@@ -379,25 +376,7 @@ def _load_transformers(
     return Transformer(network, processor, has_pooler=not missing)
 
 
-@contextmanager
-def _quiet_transformers() -> Iterator[Any]:
-    """Hand out transformers, which logs errors alone meanwhile, without its bars."""
-    library: Any = import_module("transformers")
-    log = library.utils.logging
-    before, had_bars = log.get_verbosity(), log.is_progress_bar_enabled()
-    log.set_verbosity(logging.ERROR)
-    log.disable_progress_bar()
-    try:
-        yield library
-    finally:
-        log.set_verbosity(before)
-        if had_bars:
-            log.enable_progress_bar()
-
-
-def _outline(
-    path: Path, build: Callable[[], nn.Module], shapes: checkpoint.Shapes
-) -> nn.Module:
+def _outline(path: Path, build: Callable[[], nn.Module], shapes: Shapes) -> nn.Module:
     """Return a network on the meta device, where weights take no memory.
 
     A configuration may ask for any number of layers of any width. What has more parts,
@@ -419,10 +398,8 @@ def _outline(
 
     with ExitStack() as hooks:
         for kind in ("parameter", "buffer", "module"):
-            register = getattr(
-                registration, f"register_module_{kind}_registration_hook"
-            )
-            hooks.callback(register(count).remove)
+            register = f"register_module_{kind}_registration_hook"
+            hooks.callback(getattr(registration, register)(count).remove)
         with torch.device("meta"):
             return build()
 
@@ -482,19 +459,17 @@ def from_onnx(
         raise UsageError(
             f"size is {size}; '{path}' takes images of {height} x {width} pixels only."
         )
+    mean, spread = tuple(mean), tuple(spread)
     preparation = Preparation(
-        scale=(height, width),
-        interpolation=interpolation,
-        mean=tuple(mean),
-        spread=tuple(spread),
+        scale=(height, width), interpolation=interpolation, mean=mean, spread=spread
     )
     # Weights are in the file, or in files beside it with the usual names.
-    files = sorted(
-        p for p in path.parent.iterdir() if p.name.startswith(path.name) and p.is_file()
-    )
+    beside = path.parent.iterdir()
+    files = sorted(p for p in beside if p.name.startswith(path.name) and p.is_file())
     digest = hash_files(files, repr((preparation, output)))
     name = f"onnx-{path.stem}-{digest}"
-    return Prepared(network, preparation).encoder(name, is_portable=False)
+    prepared = Prepared(network, preparation, preparation.side)
+    return prepared.encoder(name, is_portable=False)
 
 
 class OnnxNetwork(nn.Module):

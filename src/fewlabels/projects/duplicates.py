@@ -89,17 +89,9 @@ def find_first_alike(
     place_of = np.empty_like(order)
     place_of[order] = np.arange(len(order))
     leader = np.full(len(order), -1)
-    _search(
-        place_of,
-        np.searchsorted(cells[order], np.arange(cells.max() + 2)),
-        cells[order],
-        waves[order],
-        lightness[order],
-        color[order],
-        np.log(proportions)[order],
-        allowed[order],
-        leader,
-    )
+    starts = np.searchsorted(cells[order], np.arange(cells.max() + 2))
+    pictures = cells, waves, lightness, color, np.log(proportions), allowed
+    _search(place_of, starts, tuple(part[order] for part in pictures), leader)
     first: NDArray[np.int64] = order[leader][place_of]
     return first
 
@@ -117,18 +109,9 @@ def _is_far(numbers: Any, a: int, b: int, most: Any, in_all: Any) -> bool:
 
 
 @compiled
-def _search(
-    place_of: Any,
-    starts: Any,
-    cells: Any,
-    waves: Any,
-    lightness: Any,
-    color: Any,
-    shape: Any,
-    allowed: Any,
-    leader: Any,
-) -> None:
+def _search(place_of: Any, starts: Any, pictures: Any, leader: Any) -> None:
     """Write into ``leader`` at which place the representative of each picture is."""
+    cells, waves, lightness, color, shape, allowed = pictures
     anything = 2**40
     for a in place_of:
         if leader[a] >= 0:

@@ -18,20 +18,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import quoteattr
 
-from fewlabels import files
+from fewlabels import errors, files
 from fewlabels.data.parquet import parquet_rows
 from fewlabels.data.untrusted import printable
-from fewlabels.errors import (
-    AnswersError,
-    DataError,
-    Fault,
-    UnknownNameError,
-    UsageError,
-)
+from fewlabels.errors import Fault, UnknownNameError, UsageError
 from fewlabels.projects.store import Kind
 
 MAX_BYTES = 256 * 2**20
@@ -100,9 +95,8 @@ class SourceRow(NamedTuple):
     @property
     def where(self) -> str:
         """The place of the row in words."""
-        if self.task:
-            return f"in task {self.task}"
-        return f"on line {self.line}" if self.line else "elsewhere"
+        number, unit = (self.task, "in task") if self.task else (self.line, "on line")
+        return f"{unit} {number}" if number else "elsewhere"
 
     def fault(self, sentence: object) -> Fault:
         """Return a fault of this row."""
@@ -142,8 +136,8 @@ class Columns:
 
     def check(self) -> None:
         """Raise if a column was in no row at all."""
-        for own, given in self.given.items() if self.seen else ():
-            if own not in self.used:
+        for own, given in self.given.items():
+            if self.seen and own not in self.used:
                 what = f"column '{given}'" if given else f"usual column for the {own}"
                 option = "class_column" if own == "label" else "file_column"
                 shown = ", ".join(self.seen)[:200] or "none"
@@ -180,7 +174,8 @@ def load_rows(
             if error.errno == errno.EFBIG:
                 yield Fault(1, f"the file has {error.strerror} are read.")
                 return
-            raise DataError(f"'{path}' cannot be read: {error.strerror}.") from error
+            msg = f"'{path}' cannot be read: {error.strerror}."
+            raise errors.DataError(msg) from error
     if ending == ".parquet":
         yield from _parquet_rows(content, columns)
         return
@@ -331,22 +326,17 @@ def _annotation_row(data: Row, annotation: Any, image_column: str | None) -> Row
     annotator = annotation.get("completed_by")
     if isinstance(annotator, dict):
         annotator = annotator.get("email") or annotator.get("id")
-    row = {
-        "id": data.get("id"),
-        "file_name": own_name or image_name(data.get(image_column or "image")),
-        "annotator": annotator,
-        "time": annotation.get("created_at"),
-        "lead_time": annotation.get("lead_time"),
-    }
+    name = own_name or image_name(data.get(image_column or "image"))
+    time, seconds = annotation.get("created_at"), annotation.get("lead_time")
+    row = {"id": data.get("id"), "file_name": name, "annotator": annotator}
+    row |= {"time": time, "lead_time": seconds}
     if annotation.get("was_cancelled"):
         return {**row, "status": SKIP}
-    choices: list[Any] = []
-    for region in annotation.get("result") or []:
-        if region["type"] == "choices":
-            given = region["value"]["choices"]
-            if not isinstance(given, list):
-                raise TypeError
-            choices += given
+    regions = annotation.get("result") or []
+    given = [r["value"]["choices"] for r in regions if r["type"] == "choices"]
+    if not all(isinstance(some, list) for some in given):
+        raise TypeError
+    choices = [choice for some in given for choice in some]
     if len(choices) > 1:
         shown = f"{len(choices)} choices {', '.join(map(str, choices))}"
         raise FaultyRowError(f"has the {shown}; one is asked for.")
@@ -428,31 +418,29 @@ class ClassFinder:
 
     def find(self, row: Row) -> str | None:
         """Return the class of a row, or a status word; None if it has no label."""
-        word = text_of(row, "label", strip=False)
-        if word is None or not word.strip():
+        word = text_of(row, "label")
+        if word is None:
             return None
-        whole = word.strip().removesuffix(".0")  # how pandas writes 3 beside empty ones
-        for form in (word, word.strip(), whole):
+        for form in (word, word.removesuffix(".0")):  # pandas: 3 beside empty ones
             if form in self.names:
                 return form
-        plain = word.strip().casefold()
+        plain = word.casefold()
         alike = self._folded.get(plain, ())
         if len(alike) == 1:
             return alike[0]
         if plain in STATUS_WORDS:
             return plain
-        raise FaultyRowError(f"there is no class {quoted(word.strip())}.")
+        raise FaultyRowError(f"there is no class {quoted(word)}.")
 
 
-def text_of(row: Row, column: str, *, strip: bool = True) -> str | None:
-    """Return a cell as text; None where it is empty."""
+def text_of(row: Row, column: str) -> str | None:
+    """Return a cell as text without blanks around it; None where it is empty."""
     cell = row.get(column)
     if cell is None:
         return None
     if not isinstance(cell, str | int | float) or isinstance(cell, bool):
         raise FaultyRowError(f"the {column} is {cell!r:.80}; write text or a number.")
-    word = str(cell).strip() if strip else str(cell)
-    return word or None
+    return str(cell).strip() or None
 
 
 def plain_path(name: str) -> str:
@@ -463,14 +451,14 @@ def plain_path(name: str) -> str:
 def quoted(name: Any) -> str:
     """Return a name in quotes, printable and shortened to 80 characters."""
     shown = printable(str(name))
-    return f"'{shown if len(shown) <= _MAX_SHOWN else shown[:_MAX_SHOWN] + '...'}'"
+    more = "..." if len(shown) > _MAX_SHOWN else ""
+    return f"'{shown[:_MAX_SHOWN]}{more}'"
 
 
 # --------------------------------------------------------------------------- answers
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(NamedTuple):
     """What somebody said about an image."""
 
     id: str
@@ -482,12 +470,11 @@ class Answer:
     annotator: str | None = None
     time: datetime | None = None
     """When; with a time zone, UTC where the file gives none."""
-    payload: Mapping[str, Any] = field(default_factory=dict)
+    payload: Mapping[str, Any] = MappingProxyType({})
     """``"unsure"`` of a label, and ``"lead_time"`` in seconds, where they are known."""
 
 
-@dataclass(frozen=True)
-class Parsed:
+class Parsed(NamedTuple):
     """The content of a file of answers."""
 
     answers: tuple[Answer, ...]
@@ -551,7 +538,7 @@ def read_answers(
     if not (answers or faults or num_unanswered):
         faults.append(Fault(1, "there is no row in the file."))
     if faults and not partial:
-        raise AnswersError(path, faults)
+        raise errors.AnswersError(path, faults)
     return Parsed(tuple(answers), tuple(faults), num_unanswered)
 
 
@@ -593,20 +580,14 @@ def _read_answer(row: Row, images: ImageFinder, classes: ClassFinder) -> Answer:
         if seconds is None or not 0 <= seconds < math.inf:
             raise FaultyRowError(f"has the lead_time {quoted(word)}; write seconds.")
         payload["lead_time"] = seconds
-    return Answer(
-        id=identifier,
-        kind=Kind(status) if label is None else Kind.LABEL,
-        label=label,
-        annotator=text_of(row, "annotator"),
-        time=time,
-        payload=payload,
-    )
+    kind = Kind(status) if label is None else Kind.LABEL
+    return Answer(identifier, kind, label, text_of(row, "annotator"), time, payload)
 
 
 # ------------------------------------------------------------------------- questions
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class AskedItem:
     """An image that somebody is asked about."""
 
@@ -616,19 +597,15 @@ class AskedItem:
     """Path below the folder of images, with forward slashes."""
     number: int
     """Place in its round, from 1; the contact sheet shows it too."""
+    round: int
     probabilities: Sequence[float] | None = None
     """What the model predicts, one number per class; None where there is no model."""
-    round: int
     model: str | None = None
     """Which model proposed the image and made the prediction."""
 
 
 def query_files(
-    path: Path,
-    asked: Sequence[AskedItem],
-    classes: Sequence[str],
-    *,
-    image_address: str = IMAGE_ADDRESS,
+    path: Path, asked: Sequence[AskedItem], classes: Sequence[str], image_address: str
 ) -> dict[Path, str]:
     """Return the text of a query, with its images in the order of their numbers.
 

@@ -61,7 +61,7 @@ class Imported:
     """The columns of a table that held ``file_name`` and ``label``."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class UndoneImport:
     """The result of undoing an import."""
 
@@ -194,18 +194,16 @@ def undo_import(project: "Project", uuid: str | None = None) -> UndoneImport:
             last = max(held, key=lambda label: label.sequence)
             (stored,) = store.events(uuids=[last.uuid])
             uuid = str(stored.payload[_KEY])
-        undone = labels.undo_written(store, uuid)
+        num_undone = labels.undo_written(store, uuid)
         named = {verdict.class_number for verdict in store.verdicts()}
         retired = []
         for entry in store.classes():
             added = store.event(part_uuid(uuid, _CLASS, entry.name))
             if added and entry.is_active and entry.number not in named:
-                facts = {"name": entry.name}
-                labels.write_class(store, Kind.CLASS_RETIRED, entry.number, facts)
+                retiring, facts = Kind.CLASS_RETIRED, {"name": entry.name}
+                labels.write_class(store, retiring, entry.number, facts, None)
                 retired.append(entry.name)
-    return UndoneImport(
-        uuid=uuid, num_labels=len(undone), retired_classes=tuple(retired)
-    )
+    return UndoneImport(uuid, num_undone, tuple(retired))
 
 
 def _folder_rows(
@@ -255,9 +253,7 @@ def _match(
     names = ["" if cell is None else str(cell) for cell in cells]
     root = shared_root(names, known)
     if root:
-        names = [
-            name and exchange.plain_path(name).removeprefix(root) for name in names
-        ]
+        names = [n and exchange.plain_path(n).removeprefix(root) for n in names]
     matched: list[tuple[SourceRow, str]] = []
     num_blank = 0
     for entry, name in zip(rows, names, strict=True):

@@ -17,13 +17,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from uuid import UUID, uuid5
 
-from fewlabels.errors import (
-    ReplayError,
-    StoreError,
-    UnknownNameError,
-    UsageError,
-    count,
-)
+from fewlabels import errors
+from fewlabels.errors import StoreError, UnknownNameError, UsageError
 from fewlabels.projects.exchange import STATUS_WORDS
 from fewlabels.projects.folder import NUM_TO_TELL_APART
 from fewlabels.projects.store import Event, Kind, Store, StoredEvent, new_uuid, records
@@ -233,21 +228,15 @@ def _replaceable(verdicts: Iterable[Verdict], annotator: str) -> Verdict | None:
 
 
 def _check_room(
-    store: Store,
-    item: str,
-    annotator: str,
-    verdicts: Sequence[Verdict],
-    overlap: int,
+    store: Store, item: str, who: str, given: Sequence[Verdict], overlap: int
 ) -> None:
     """Raise if others have given, or are about to give, all answers wanted."""
     holders = store.holders([item])[item]
-    if annotator in holders:
-        return
-    num_answered = sum(records.num_answers(v.kind, overlap) for v in verdicts)
-    if num_answered + len(holders) >= overlap:
-        others = (*(verdict.annotator for verdict in verdicts), *holders)
-        who = ", ".join(f"'{name}'" for name in others)
-        raise StoreError(f"You no longer had '{item}': {who} took it over.")
+    num_given = sum(records.num_answers(verdict.kind, overlap) for verdict in given)
+    if who not in holders and num_given + len(holders) >= overlap:
+        others = (*(verdict.annotator for verdict in given), *holders)
+        names = ", ".join(f"'{name}'" for name in others)
+        raise StoreError(f"You no longer had '{item}': {names} took it over.")
 
 
 # --------------------------------------------------------------- many answers at once
@@ -309,16 +298,17 @@ def revise(
     left_out: Counter[str] = Counter()
     with project.store.writing() as store:
         if name is not None:
-            number_of = {entry.name: entry.number for entry in store.classes()}
-            if name not in number_of:
-                raise UnknownNameError("class", name, number_of)
-            kind, number = Kind.LABEL, number_of[name]
+            names = _names(store)
+            if name not in names:
+                raise UnknownNameError("class", name, names)
+            kind, number = Kind.LABEL, names.index(name)
         sent = _parts(store, wanted, uuid)
-        for last in (parts[-1] for parts in sent.values()):
-            before = Kind.LABEL if last.kind is Kind.RELABEL else last.kind
-            if (before, last.class_number) != (kind, number):
-                raise ReplayError(f"The UUID {uuid} came again with another change.")
         if sent:
+            kinds = {kind} if name is None else records.LABELS
+            last = [parts[-1] for parts in sent.values()]
+            if any(e.kind not in kinds or e.class_number != number for e in last):
+                msg = f"The UUID {uuid} came again with another change."
+                raise errors.ReplayError(msg)
             return Revised(tuple(sent))
         given = records.by_item(store.verdicts(items=wanted, with_replaced=True))
         if unanswered or len(wanted) > 1:
@@ -328,11 +318,12 @@ def revise(
         for item in wanted:
             current = {verdict.annotator: verdict for verdict in given[item]}.values()
             own = None if unanswered else _replaceable(current, who)
-            reason = _reason_to_leave(
-                own, current, kind, number, is_held=item in holders
-            )
-            if reason is not None:
-                left_out[reason] += 1
+            is_gone = kind is Kind.UNDO and not current
+            if own.says(kind, number) if own else is_gone:
+                left_out["num_same"] += 1
+                continue
+            if own is None and (current or item in holders):
+                left_out["num_others" if current else "num_held"] += 1
                 continue
             changed.append(item)
             parts: list[Event] = []
@@ -347,24 +338,6 @@ def revise(
             events += _numbered(uuid, item, parts)
         store.append(events)
     return Revised(tuple(changed), **left_out)
-
-
-def _reason_to_leave(
-    own: Verdict | None,
-    current: Collection[Verdict],
-    kind: Kind,
-    number: int | None,
-    *,
-    is_held: bool,
-) -> str | None:
-    """Return why the answers about an image stay as they are; None if they change."""
-    if own is not None:
-        return "num_same" if own.says(kind, number) else None
-    if current:
-        return "num_others"
-    if kind is Kind.UNDO:
-        return "num_same"
-    return "num_held" if is_held else None
 
 
 def restore(
@@ -402,15 +375,11 @@ def restore(
     return tuple(done)
 
 
-def undo_written(store: Store, uuid: str) -> tuple[Verdict, ...]:
-    """Undo and return the verdicts that a call wrote and that are still in force."""
-    mine = tuple(
-        verdict
-        for verdict in store.verdicts()
-        if verdict.uuid == part_uuid(uuid, verdict.item, verdict.annotator)
-    )
-    store.append(map(undo_of, mine))
-    return mine
+def undo_written(store: Store, uuid: str) -> int:
+    """Undo the verdicts that a call wrote and that are in force; return how many."""
+    given = store.verdicts()
+    mine = [v for v in given if v.uuid == part_uuid(uuid, v.item, v.annotator)]
+    return len(store.append(map(undo_of, mine)))
 
 
 def undo_of(event: Event) -> Event:
@@ -460,9 +429,10 @@ def _check_measuring(
         if records.measuring_items([asked]):
             refused |= {entry.item for entry in asked.items} & set(unanswered)
     if refused:
+        number = errors.count(len(refused), "image")
         raise UsageError(
-            f"{count(len(refused), 'image')} of these measure how good the model is, "
-            "or wait in a round with such images. Change those one at a time."
+            f"{number} of these measure how good the model is, or wait in a round with "
+            "such images. Change those one at a time."
         )
 
 
@@ -531,15 +501,13 @@ def merge_classes(
         if len(number_of) <= NUM_TO_TELL_APART:
             raise UsageError("A project needs two classes; add another one first.")
         own, number = uuid or new_uuid(), number_of[name]
+        kind = Kind.SKIP if into is None else Kind.RELABEL
+        target = None if into is None else number_of[into]
         merged = [label for label in store.labels() if label.class_number == number]
-        kind, target = Kind.SKIP, None
-        if into is not None:
-            kind, target = Kind.RELABEL, number_of[into]
-        for label in merged:
-            who, item = label.annotator, label.item
-            more = vars(label.asking) | {"payload": {"merged": own}}
-            more["uuid"] = part_uuid(own, item, who)
-            events.append(Event(kind, who, item, target, **more))
+        for old in merged:
+            more = vars(old.asking) | {"payload": {"merged": own}}
+            more["uuid"] = part_uuid(own, old.item, old.annotator)
+            events.append(Event(kind, old.annotator, old.item, target, **more))
         store.append(events)
         facts["num_labels"] = len(merged)
         write_class(store, Kind.CLASS_RETIRED, number, facts, own)
@@ -559,10 +527,10 @@ def restore_class(project: "Project", name: str, *, uuid: str | None = None) -> 
         removed = removed_classes(store)
         if name not in removed:
             raise UnknownNameError("removed class", name, removed)
-        event = removed[name]
-        num_labels = len(undo_written(store, event.uuid))
+        num_labels = undo_written(store, removed[name].uuid)
         facts = {"name": name, "num_labels": num_labels}
-        write_class(store, Kind.CLASS_RESTORED, event.class_number, facts, uuid)
+        number = _names(store).index(name)
+        write_class(store, Kind.CLASS_RESTORED, number, facts, uuid)
         return num_labels
 
 
@@ -612,12 +580,9 @@ def add_class(store: Store, name: str, uuid: str | None) -> None:
 def removed_classes(store: Store) -> dict[str, StoredEvent]:
     """Return the event that retired each class that is not in use, by its name."""
     name_of = {e.number: e.name for e in store.classes() if not e.is_active}
-    retired = store.events(kinds={Kind.CLASS_RETIRED})
-    return {
-        name_of[number]: stored
-        for stored in retired
-        if (number := stored.class_number) in name_of
-    }
+    events = store.events(kinds={Kind.CLASS_RETIRED})
+    retired = {stored.class_number or 0: stored for stored in events}
+    return {name_of[n]: stored for n, stored in retired.items() if n in name_of}
 
 
 def _names(store: Store) -> tuple[str, ...]:
@@ -625,12 +590,8 @@ def _names(store: Store) -> tuple[str, ...]:
 
 
 def write_class(
-    store: Store,
-    kind: Kind,
-    number: int | None,
-    facts: Mapping[str, Any],
-    uuid: str | None = None,
+    store: Store, kind: Kind, number: int, facts: Mapping[str, Any], uuid: str | None
 ) -> None:
-    """Write an event about a class."""
+    """Write an event about a class, under a UUID or, with None, a new one."""
     uuid = uuid or new_uuid()
     store.append([Event(kind, OWNER, None, number, uuid=uuid, payload=facts)])

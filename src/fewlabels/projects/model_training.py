@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -86,8 +86,16 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
         draws = stream(project.settings.seed, "train", purpose)
         classifier = trainer.fit(pool, draws, workspace=workspace / digest[:16])
     logits = classifier.outputs(pool.images, torch.arange(len(pool))).logits
-    measures, is_free = _measures(snapshot, pool, logits)
-    guesses = _guesses(pool, logits.argmax(dim=1))
+    sureness, predicted = logits.double().softmax(dim=1).max(dim=1)
+    audit = {i: place for i, place in snapshot.positions.items() if i in snapshot.audit}
+    is_free = pool.labels == UNKNOWN
+    is_free[list(audit.values())] = False
+    guesses = np.empty(len(pool), dtype=_GUESS)  # of images known by a hash of their id
+    hashes = b"".join(sha256(name.encode()).digest()[:8] for name in pool.ids)
+    guesses["item"] = np.frombuffer(hashes, dtype="<u8")
+    guesses["class"] = predicted.numpy()
+    unlabeled = guesses[is_free.numpy()]
+    counts = torch.bincount(predicted, minlength=pool.num_classes)
     with project.alone(_MODELS_LOCK, "writing a model", timeout=-1):
         number = len(project.records())
         folder = project.models_folder / folders.folder_name(number)
@@ -101,8 +109,12 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
             labels=snapshot.labels_digest,
             classes=pool.classes,
             class_counts=pool.class_counts,
-            **measures,
-            change=_change(project, chosen.name, len(pool.labeled), guesses[is_free]),
+            audit={i: pool.classes[int(predicted[p])] for i, p in audit.items()},
+            predicted=tuple(counts.tolist()),
+            confidences={i: round(float(sureness[p]), 6) for i, p in audit.items()},
+            mean_confidence=float(sureness[is_free].mean()) if is_free.any() else None,
+            num_unlabeled=int(is_free.sum()),
+            change=_change(project, chosen.name, len(pool.labeled), unlabeled),
         )
         save_model(folder, classifier, pool.classes, pool.images.shape)
         with files.replace_file(folder / _GUESSES) as partial:
@@ -110,34 +122,6 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
         folders.write_record(folder, record)
     shutil.rmtree(workspace, ignore_errors=True)
     return Trained(record, is_new=True)
-
-
-def _measures(
-    snapshot: Snapshot, pool: Pool, logits: torch.Tensor
-) -> tuple[dict[str, Any], NDArray[np.bool_]]:
-    """Return what a record says of the predictions, and which images have no label."""
-    sureness, predicted = logits.double().softmax(dim=1).max(dim=1)
-    audited = sorted(snapshot.audit & snapshot.positions.keys())
-    audit = {item: snapshot.positions[item] for item in audited}
-    is_free = pool.labels == UNKNOWN
-    is_free[list(audit.values())] = False
-    measures = {
-        "audit": {i: pool.classes[int(predicted[index])] for i, index in audit.items()},
-        "predicted": torch.bincount(predicted, minlength=pool.num_classes).tolist(),
-        "confidences": {i: round(float(sureness[j]), 6) for i, j in audit.items()},
-        "mean_confidence": float(sureness[is_free].mean()) if is_free.any() else None,
-        "num_unlabeled": int(is_free.sum()),
-    }
-    return measures, is_free.numpy()
-
-
-def _guesses(pool: Pool, predicted: torch.Tensor) -> NDArray[np.void]:
-    """Return the predicted class of each image, which is known by a hash of its id."""
-    guesses = np.empty(len(pool), dtype=_GUESS)
-    hashes = b"".join(sha256(name.encode()).digest()[:8] for name in pool.ids)
-    guesses["item"] = np.frombuffer(hashes, dtype="<u8")
-    guesses["class"] = predicted.numpy()
-    return guesses
 
 
 def _change(
@@ -156,9 +140,8 @@ def _change(
             earlier = np.frombuffer(content, dtype=_GUESS)
         except (OSError, ValueError):
             return None
-        _, now, before = np.intersect1d(
-            guesses["item"], earlier["item"], return_indices=True
-        )
+        both = guesses["item"], earlier["item"]
+        _, now, before = np.intersect1d(*both, return_indices=True)
         if not len(now):
             return None
         is_other = guesses["class"][now] != earlier["class"][before]

@@ -32,7 +32,7 @@ from fewlabels.projects.store.database import check_address, check_trusted
 if TYPE_CHECKING:
     from fewlabels.data.decode import ImageFile
     from fewlabels.pool import Images, Pool
-    from fewlabels.projects.export_folder import Exported
+    from fewlabels.projects.export import Exported
     from fewlabels.projects.model_training import Trained
     from fewlabels.protocols import Classifier, Trainer
 
@@ -372,13 +372,8 @@ class Project:
                 current = new_round(self, snapshot, size, chosen, ahead=ahead)
             else:
                 current = snapshot.rounds[-1]
-            return Asked(
-                step=current.step,
-                strategy=current.strategy,
-                model=current.model,
-                items=current.items if is_new else snapshot.open,
-                is_new=is_new,
-            )
+            items = current.items if is_new else snapshot.open
+            return Asked(current.step, current.strategy, current.model, items, is_new)
 
     def backup(self, path: str | PathLike[str]) -> int:
         """Copy all labels, as of one moment, to a new file; return how many events."""
@@ -465,13 +460,13 @@ class Project:
             The files. An :class:`UnlearnedLabelsError` says what is missing where
             training would take steps, or too little is labeled to train at all.
         """
-        from fewlabels.projects import export_folder
+        from fewlabels.projects import export
 
         self.index()
-        export_folder.check_replaceable(Path(folder))
-        if not as_is and export_folder.needs_training(self):
+        export.check_replaceable(Path(folder))
+        if not as_is and export.needs_training(self):
             self.train()
-        return export_folder.export_project(self, Path(folder), onnx=onnx, also=also)
+        return export.export_project(self, Path(folder), onnx=onnx, also=also)
 
 
 @startable

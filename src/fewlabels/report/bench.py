@@ -2,11 +2,12 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import isfinite
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from fewlabels.errors import UnknownNameError, count
 from fewlabels.experiments import bench
@@ -147,9 +148,8 @@ def _explanation(context: Context) -> list[str]:
             f"{OTHER_SCALE}: the settings are meant for two CPU cores, so the numbers "
             "are not comparable with the paper's."
         )
-    total = count(len(context.cells), "run")
-    is_all = finished == len(context.cells)
-    done = f"All {total}" if is_all else f"{finished:,} of {total}"
+    total, num_all = count(len(context.cells), "run"), len(context.cells)
+    done = f"All {total}" if finished == num_all else f"{finished:,} of {total}"
     seeds = {len(case.seeds): None for case in context.conditions}
     shape = [
         count(len(experiment.strategies), "strategy", "strategies"),
@@ -170,11 +170,12 @@ def _outcome(context: Context) -> str:
         )
     pairs = sorted({comparison.test.num_pairs for comparison in tests})
     seeds = wording.span([*map(str, pairs[:-1]), count(pairs[-1], "paired seed")])
-    ends = [comparison for comparison in tests if comparison.measure == END]
-    measures = {comparison.measure_text for comparison in ends}
-    where = measures.pop() if len(measures) == 1 else "at the end of any run"
-    clear = _clear(context, ends)
-    areas = _clear(context, [c for c in tests if c.measure == AREA])
+    measures = {own.measure_text for own in tests if own.measure == END}
+    where = measures.pop() if len(measures) == 1 else "at the end of the runs"
+    clear, areas = (
+        _clear(context, [own for own in tests if own.measure == measure])
+        for measure in (END, AREA)
+    )
     over = f" By the area under the curve, {areas}." if areas else ""
     if not clear:
         return (
@@ -187,19 +188,22 @@ def _outcome(context: Context) -> str:
 def _clear(context: Context, tests: Sequence[Comparison]) -> str:
     """Return which strategies are significantly better or worse; empty: none."""
     total, parts = len(context.conditions), []
-    significant = [comparison.test for comparison in tests if comparison.is_significant]
+    significant = [comparison for comparison in tests if comparison.is_significant]
     for sign, verb in ((1, "beat"), (-1, "fell behind")):
-        clear = [test for test in significant if sign * test.difference > 0]
+        clear = [own for own in significant if sign * own.test.difference > 0]
         if clear:
-            shares = sorted(abs(test.difference) for test in clear)
-            by, against = (
-                wording.span(map(wording.in_percent, shares)),
-                clear[0].against,
-            )
-            names = [
-                f"{name} (under {times} of {total} conditions)" if total > 1 else name
-                for name, times in Counter(test.name for test in clear).items()
-            ]
+            shares = sorted(abs(own.test.difference) for own in clear)
+            by = wording.span(map(wording.in_percent, shares))
+            against = clear[0].test.against
+            names = []
+            for who in context.contenders:
+                places = [
+                    own.case.heading for own in clear if own.test.name == who.label
+                ]
+                several = f"under {len(places)} of {total} conditions"
+                where = places[0] if len(places) == 1 else several
+                if places:
+                    names.append(f"{who.short} ({where})" if total > 1 else who.short)
             parts.append(f"{wording.join_words(names)} {verb} {against} by {by} points")
     return wording.join_words(parts)
 
@@ -280,20 +284,21 @@ def _notes(context: Context) -> Sequence[str]:
     return notes
 
 
+def _known(timings: Sequence[Mapping[str, Any]], key: str) -> list[float]:
+    return [own[key] for own in timings if own.get(key) is not None]
+
+
 def _cost(context: Context) -> Sequence[Block]:
     """Return time and memory, where they were measured."""
     rows: list[Row] = []
     for case, who in product(context.conditions, context.contenders):
         timings = [timing for run in case.runs(who.label) for timing in run.timings]
         later = [timing for timing in timings if timing["step"] > 0] or timings
-        queries, peaks, trainings = (
-            [own[key] for own in measured if own.get(key) is not None]
-            for measured, key in (
-                (timings, "query_seconds"),
-                (timings, "query_peak_mb"),
-                (later, "train_seconds"),
-            )
+        queries, peaks = (
+            _known(timings, "query_seconds"),
+            _known(timings, "query_peak_mb"),
         )
+        trainings = _known(later, "train_seconds")
         row = [
             who.short,
             wording.number(median(queries) if queries else None),

@@ -1,7 +1,8 @@
 """Small pictures of items inside a page, and galleries of them."""
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Literal
@@ -21,7 +22,6 @@ LARGEST_LOSSLESS = 64
 
 _LARGEST = 128
 _LARGEST_TINY = 16
-_READ_TOGETHER = 64
 
 
 @dataclass(frozen=True)
@@ -63,28 +63,15 @@ def image_size(images: "Images") -> Literal["tiny", "small", "large"]:
 
 def pictures_of(pool: "Pool", ids: Iterable[str]) -> dict[str, str]:
     """Return items as data URIs by id, without those that are gone or no image."""
-    positions = {name: index for index, name in enumerate(pool.ids)}
-    wanted = [name for name in dict.fromkeys(ids) if name in positions]
-    pictures = dict[str, str]()
-    for begin in range(0, len(wanted), _READ_TOGETHER):
-        names = wanted[begin : begin + _READ_TOGETHER]
-        pictures |= _read(pool.images, {name: positions[name] for name in names})
-    return pictures
-
-
-def _read(images: "Images", places: Mapping[str, int]) -> dict[str, str]:
-    if len(images.shape) != 3:
-        return {}
     import torch
 
-    try:
-        pixels = images.read(torch.tensor(list(places.values()), dtype=torch.int64))
-    except (FewlabelsError, OSError):
-        single = [{name: place} for name, place in places.items()]
-        parts = [_read(images, item) for item in single] if len(single) > 1 else []
-        return {name: picture for part in parts for name, picture in part.items()}
-    shown = pixels.to(torch.uint8).numpy()
-    return {name: data_uri(item) for name, item in zip(places, shown, strict=True)}
+    wanted, pictures = set(ids), dict[str, str]()
+    places = {name: index for index, name in enumerate(pool.ids) if name in wanted}
+    for name, index in places.items() if len(pool.images.shape) == 3 else ():
+        with suppress(FewlabelsError, OSError):
+            (pixels,) = pool.images.read(torch.tensor([index]))
+            pictures[name] = data_uri(pixels.to(torch.uint8).numpy())
+    return pictures
 
 
 def decode_within(file: "ImageFile", side: int) -> NDArray[np.uint8]:

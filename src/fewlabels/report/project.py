@@ -15,16 +15,9 @@ from fewlabels.projects.folder import ModelRecord
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.store import Agreement, Kind
 from fewlabels.projects.store.records import LABELS
-from fewlabels.report import wording
+from fewlabels.report import pictures, wording
 from fewlabels.report.figures import Curve, Point, draw_curves
 from fewlabels.report.page import Block, Column, Page, Section, Table
-from fewlabels.report.pictures import (
-    Gallery,
-    GalleryItem,
-    image_size,
-    pictures_of,
-    readable_name,
-)
 
 _SETTINGS = {
     "strategy", "trainer", "reason", "budget", "audit", "query", "overlap", "seed",
@@ -48,34 +41,30 @@ def write_project_report(path: Path, project: Project) -> Path:
     """
     status, snapshot = project.status(), project.snapshot()
     images = project.images(snapshot)
-    last = snapshot.rounds[-1].items if snapshot.rounds else ()
-    asked = [entry.item for entry in last]
+    asked = [entry.item for query in snapshot.rounds[-1:] for entry in query.items]
     if isinstance(images, FileImages):
         images = enlarged(images)
     elif files := project.image_files(snapshot):
         images = FileImages(files, common_shape(files, _SIDE))
     pool = snapshot.pool(images)
-    pictures = pictures_of(pool, asked[:_MOST_IMAGES])
+    shown_as = pictures.pictures_of(pool, asked[:_MOST_IMAGES])
     notes = list(status.notes)
     if status.model is not None and status.num_unused:
-        is_one = status.num_unused == 1
+        labels = count(status.num_unused, "label was", "labels were")
+        them = "it" if status.num_unused == 1 else "them"
         notes.append(
-            f"{count(status.num_unused, 'label')} {'was' if is_one else 'were'} added "
-            f"after {status.model.name} was trained, so it has not seen "
-            f"{'it' if is_one else 'them'}."
+            f"{labels} added after {status.model.name} was trained, so it has not seen "
+            f"{them}."
         )
     sections = [
         Section("accuracy", "Accuracy", _accuracy(status, project.records())),
         Section("classes", "Labels per class", [_classes(status)]),
-        Section("rounds", "Rounds", [_rounds(snapshot, asked, pictures)]),
+        Section("rounds", "Rounds", [_rounds(snapshot, asked, shown_as)]),
         Section("agreement", "Annotators", _annotators(snapshot, status.agreement)),
     ]
     settings = project.settings.model_dump(include=_SETTINGS)
-    data = {
-        "images": len(snapshot.items),
-        "classes": status.classes,
-        "shape": project.settings.shape,
-    }
+    data = {"images": len(snapshot.items), "classes": status.classes}
+    data["shape"] = project.settings.shape
     page = Page(
         kind="project",
         title=project.folder.resolve().name,
@@ -88,7 +77,7 @@ def write_project_report(path: Path, project: Project) -> Path:
             "Data": [wording.as_facts(data)],
             "Page created with": [wording.environment_facts(environment())],
         },
-        image_size=image_size(pool.images),
+        image_size=pictures.image_size(pool.images),
     )
     return page.write(path)
 
@@ -146,35 +135,29 @@ def _classes(status: Status) -> Block:
         note = f"There are no labels to train on yet. {len(counts)} classes: {names}."
         return Block(notes=[note])
     note = "Training labels only; audit labels are not counted here."
-    if all(counts.values()):
-        note += " Every class has a label."
+    note += " Every class has a label." * all(counts.values())
     return Block(bars=counts, notes=[note])
 
 
 def _rounds(
-    snapshot: Snapshot, asked: Sequence[str], pictures: dict[str, str]
+    snapshot: Snapshot, asked: Sequence[str], shown_as: dict[str, str]
 ) -> Block:
     if not snapshot.rounds:
         return Block(notes=["No images have been asked about yet."])
-    rows = [
-        [
-            f"{query.step:,}",
-            query.strategy,
-            query.model or "untrained",
-            f"{len(query.items):,}",
-            f"{sum(entry.role == 'audit' for entry in query.items):,}",
-            f"{sum(entry.item not in snapshot.waiting for entry in query.items):,}",
-            _moment(query.created),
-        ]
-        for query in snapshot.rounds
-    ]
+    rows = []
+    for query in snapshot.rounds:
+        audit = sum(entry.role == "audit" for entry in query.items)
+        answered = sum(entry.item not in snapshot.waiting for entry in query.items)
+        numbers = [f"{number:,}" for number in (len(query.items), audit, answered)]
+        names = [f"{query.step:,}", query.strategy, query.model or "untrained"]
+        rows.append([*names, *numbers, _moment(query.created)])
     texts = [Column(name, is_text=True) for name in ("Chosen by", "Model")]
-    numbers = ("Images", "Audit", "Answered", "Asked (UTC)")
     unsure = {given.item for given in snapshot.verdicts if given.kind is Kind.UNSURE}
     items = []
     for item in asked[:_MOST_IMAGES]:
-        place, number = snapshot.positions.get(item), snapshot.known.get(item)
-        name = readable_name(item) if place is None else snapshot.items[place].path
+        name, number = pictures.readable_name(item), snapshot.known.get(item)
+        if item in snapshot.positions:
+            name = snapshot.items[snapshot.positions[item]].path
         caption, state = "disputed", "skipped"
         if number is not None:
             caption, state = snapshot.classes[number], "labeled"
@@ -184,39 +167,36 @@ def _rounds(
             caption = state = "open"
         elif item in unsure:
             caption = "unsure"
-        items.append(GalleryItem(name, pictures.get(item), caption, state))
+        items.append(pictures.GalleryItem(name, shown_as.get(item), caption, state))
     num_answered = len(set(asked) - snapshot.waiting)
-    gallery = Gallery(
+    gallery = pictures.Gallery(
         f"Round {snapshot.rounds[-1].step}",
         f"{num_answered:,} of {count(len(asked), 'image')} answered",
         items,
         len(asked) - len(items),
     )
-    table = Table(["Round", *texts, *numbers], rows)
+    table = Table(["Round", *texts, "Images", "Audit", "Answered", "Asked (UTC)"], rows)
     return Block(tables=[table], galleries=[gallery])
 
 
 def _annotators(snapshot: Snapshot, agreement: Agreement) -> Sequence[Block]:
     """Return how far annotators agree, where there are at least two."""
-    labels, others = Counter[str](), Counter[str]()
-    for verdict in snapshot.verdicts:
-        counter = labels if verdict.kind in LABELS else others
-        counter[verdict.annotator] += 1
+    labels, others = (
+        Counter(v.annotator for v in snapshot.verdicts if (v.kind in LABELS) is wanted)
+        for wanted in (True, False)
+    )
     names = sorted(labels.keys() | others.keys())
     if len(names) < 2:
         return ()
     note = "No image was labeled by two people, so their agreement is unknown."
     if agreement.num_items:
-        were = "was" if agreement.num_items == 1 else "were"
-        overall = (
-            "All labels are of one class, so it is undefined here."
-            if agreement.fleiss is None
-            else f"Overall, Fleiss' kappa is {agreement.fleiss:.2f}."
-        )
+        overall = "All labels are of one class, so it is undefined here."
+        if agreement.fleiss is not None:
+            overall = f"Overall, Fleiss' kappa is {agreement.fleiss:.2f}."
+        images = count(agreement.num_items, "image was", "images were")
         note = (
-            f"{count(agreement.num_items, 'image')} {were} labeled by two or more. "
-            "Kappa measures agreement beyond chance: 1 is perfect, 0 is chance. "
-            f"{overall}"
+            f"{images} labeled by two or more. Kappa measures agreement beyond chance: "
+            f"1 is perfect, 0 is chance. {overall}"
         )
     rows = []
     for name in names:

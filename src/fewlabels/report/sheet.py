@@ -2,9 +2,9 @@
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from fewlabels.data.decode import ImageFile
 from fewlabels.errors import DataError, UsageError, count
 from fewlabels.files import open_regular
 from fewlabels.progress import track
@@ -66,9 +66,11 @@ def write_contact_sheet(
         for item in asked:
             file = files[snapshot.positions[item.id]]
             is_small = max(file.height, file.width) <= LARGEST_LOSSLESS
-            images.append((item.number, item.path, _picture(file), is_small))
-            best = suggestion(item, snapshot.classes)
-            if best is not None:
+            picture = None
+            with suppress(DataError):  # it may be gone by now
+                picture = data_uri(decode_within(file, _SIDE), _SIDE)
+            images.append((item.number, item.path, picture, is_small))
+            if (best := suggestion(item, snapshot.classes)) is not None:
                 guesses.append((item.number, *best))
             advance(1)
     page = {
@@ -83,11 +85,3 @@ def write_contact_sheet(
         "image_size": "sheet",
     }
     return write_page(path, "sheet.html.j2", page)
-
-
-def _picture(file: ImageFile) -> str | None:
-    """Return an image as a data URI; None where it cannot be read any more."""
-    try:
-        return data_uri(decode_within(file, _SIDE), _SIDE)
-    except DataError:
-        return None

@@ -10,15 +10,14 @@ machine whose cores are busy they wait for each other: that took five times as l
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import get_context
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from fewlabels.progress import Mapper, call_alone
+from fewlabels.progress import Mapper, current_executor, each, shared
 from fewlabels.protocols import Kernel
 
 _CHUNK_LENGTH = 8192
@@ -79,12 +78,7 @@ def threads_for(work: float) -> Iterator[int]:
 
 
 def map_ranges(
-    function: Callable[[range], T],
-    ranges: list[range],
-    *,
-    work: float,
-    executor: Mapper | None,
-    num_threads: int,
+    function: Callable[[range], T], ranges: list[range], work: float, num_threads: int
 ) -> Iterator[tuple[range, T]]:
     """Yield ranges with what ``function`` returns for them, in order.
 
@@ -92,37 +86,27 @@ def map_ranges(
         function: What is to be done.
         ranges: Ranges that follow each other; for an executor, neighbors are joined.
         work: About how many numbers are computed for all of them.
-        executor: Who does it; None: this process.
-        num_threads: How many threads of this process do it where work is large.
+        num_threads: How many threads do it where work is large and no executor is set.
 
     Yields:
         A range and its result.
     """
+    executor = current_executor()
     if executor is not None:
         step = -(-len(ranges) // _MOST_PARTS)
         groups = [ranges[first : first + step] for first in range(0, len(ranges), step)]
         ranges = [range(group[0].start, group[-1].stop) for group in groups]
-    alone = partial(call_alone, function)
-    if len(ranges) > 1 and executor is not None:
-        yield from zip(ranges, executor.map(alone, ranges), strict=True)
-    elif len(ranges) > 1 and num_threads > 1 and work >= _WORTH_SHARING:
-        with ThreadPoolExecutor(num_threads) as team:
-            yield from zip(ranges, team.map(alone, ranges), strict=True)
-    else:
-        yield from ((part, function(part)) for part in ranges)
+    is_small = num_threads == 1 or work < _WORTH_SHARING
+    with ThreadPoolExecutor(num_threads) as team:  # without threads until it has work
+        with shared(team if executor is None and not is_small else executor):
+            results = each(function, ranges)
+        yield from zip(ranges, results, strict=True)
 
 
-@contextmanager
-def local_processes(count: int) -> Iterator[Mapper | None]:
-    """Yield an executor of ``count`` processes, or None if ``count`` is one."""
+def local_processes(count: int) -> AbstractContextManager[Mapper | None]:
+    """Return an executor of ``count`` processes, or None if ``count`` is one."""
     if count == 1:
-        yield None
-        return
+        return nullcontext()
     context = get_context("fork" if sys.platform == "linux" else "spawn")
-    with ProcessPoolExecutor(
-        min(count, _MOST_PARTS),
-        mp_context=context,
-        initializer=torch.set_num_threads,
-        initargs=(1,),
-    ) as executor:
-        yield executor
+    start = context, torch.set_num_threads, (1,)
+    return ProcessPoolExecutor(min(count, _MOST_PARTS), *start)

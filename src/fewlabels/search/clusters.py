@@ -166,18 +166,12 @@ def typicality(
     num_neighbors: int = 20,
     num_references: int = 2000,
 ) -> Tensor:
-    """Return how densely rows are surrounded: 1 / mean distance to near ones, (N,).
-
-    Neighbors are looked for among a random part of the rows, so that the cost grows
-    with N, not with its square.
-    """
-    order = torch.randperm(len(rows), generator=generator)
-    references = rows[order[:num_references]].to(torch.float64)
-    count = min(num_neighbors + 1, len(references))
-    means = torch.empty(len(rows), dtype=torch.float64)
-    for part in chunks(len(rows), len(references), _CHUNK_ENTRIES):
-        distances = torch.cdist(rows[part].to(torch.float64), references)
-        means[part] = distances.topk(count, largest=False).values.mean(dim=1)
+    """Return how densely rows are surrounded: 1 / mean distance to near ones, (N,)."""
+    if len(rows) == 1:
+        return torch.ones(1, dtype=torch.float64)
+    means = neighbor_distances(
+        rows, num_neighbors, generator, num_references=num_references
+    )
     return 1 / (means + 1e-5 * float(means.mean()) + 1e-300)
 
 

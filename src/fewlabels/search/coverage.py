@@ -217,11 +217,9 @@ class _LazyGreedy:
     @cached_property
     def _near(self) -> Tensor:
         """How close all candidates are to each other, shape (n, n)."""
-        columns = torch.split(self.candidates, _CHUNK_COLUMNS)
-        squares = [
-            covering.squared_distances(self.kernel, self.candidates, c) for c in columns
-        ]
-        return self.closeness(torch.cat(squares, dim=1).cpu())
+        measure = partial(covering.squared_distances, self.kernel, self.candidates)
+        squares = map(measure, torch.split(self.candidates, _CHUNK_COLUMNS))
+        return self.closeness(torch.cat(list(squares), dim=1).cpu())
 
     def _gains(self, places: Tensor) -> Tensor:
         """Return what each place would add to the coverage, shape (c,)."""

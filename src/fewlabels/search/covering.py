@@ -12,7 +12,7 @@ labeled items, K centers.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -228,8 +228,7 @@ def _draw_by_weight(weights: Tensor, chosen: list[int], generator: Generator) ->
     return int(torch.searchsorted(cumulated, torch.minimum(aim, below), right=True))
 
 
-@dataclass(frozen=True, eq=False)
-class Centers:
+class Centers(NamedTuple):
     """Centers, and how well they cover."""
 
     indices: Tensor
@@ -284,8 +283,7 @@ def smallest_radius(
         squares = nearest_squares(kernel, candidates, labeled)
         to_labeled_n = squares.sqrt().cpu().numpy()
     problem = _CenterProblem(symmetric_nn, to_labeled_n, num_outliers)
-    place_of = {item: place for place, item in enumerate(candidates.tolist())}
-    centers = np.array([place_of[item] for item in chosen.tolist()])
+    centers = torch.nonzero(chosen[:, None] == candidates)[:, 1].numpy()
     greedy = problem.radius(centers)
     finite = to_labeled_n[np.isfinite(to_labeled_n)]
     radii = np.unique(np.concatenate([symmetric_nn.ravel(), finite]))

@@ -1,7 +1,6 @@
 """The set that conditions the labeled data best, by one of three searches."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from numpy.typing import ArrayLike
@@ -11,7 +10,7 @@ from fewlabels.errors import BudgetError, UsageError, check_range, whole_number
 from fewlabels.gram import smallest_eigenvalue
 from fewlabels.gram.spectra import ceiling_below
 from fewlabels.names import check_known
-from fewlabels.progress import Mapper, current_executor
+from fewlabels.progress import Mapper, current_executor, shared
 from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
 from fewlabels.search import inputs, refutation
@@ -22,8 +21,7 @@ Method = Literal["random", "greedy", "exchange"]
 _MOST_DRAWS = 10**12
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SearchResult:
+class SearchResult(NamedTuple):
     """The best set of a search, and how good it can be called."""
 
     indices: Tensor
@@ -111,8 +109,8 @@ def maximize_smallest_eigenvalue(
                 scale=scale,
                 window=(1 - tie_tolerance) * ceiling if tie_tolerance else torch.inf,
             )
-            executor = current_executor() if executor is None else executor
-            best = search.run(num_draws, executor, num_threads)
+            with shared(executor or current_executor()):
+                best = search.run(num_draws, num_threads)
             is_tie, num_refuted = not len(best.numbers), best.num_refuted
             if len(best.numbers) == 1:
                 chosen = best.subsets[0]

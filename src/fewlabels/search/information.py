@@ -12,7 +12,7 @@ costs O(n k r (F + k)) and no n x D matrix is ever built.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -28,8 +28,7 @@ _DELICATE = 1e-5  # of an item's trace: less leaves few digits of W (target) W
 _ALONE = 1 - 1e-5  # more of it would cost five of the inverse's digits
 
 
-@dataclass(frozen=True, eq=False)
-class Information:
+class Information(NamedTuple):
     """Fisher information (A Aᵀ) ⊗ (h hᵀ) of each item."""
 
     rows: Tensor
@@ -88,7 +87,6 @@ def minimize_remainder(
     known: Tensor,
     regularization: float,
     target: Tensor,
-    candidates: Tensor,
     size: int,
     oversample: float,
     generator: Generator,
@@ -104,17 +102,17 @@ def minimize_remainder(
         known: What is known before, shape (D, D), positive semi-definite.
         regularization: λ, above zero.
         target: What is to be explained, shape (D, D), positive semi-definite.
-        candidates: Indices to choose from, shape (n,).
         size: How many to choose.
         oversample: How many times ``size`` are added at first.
         generator: Decides between equal items.
 
     Returns:
-        The chosen indices in the order they were added, and the trace that is left.
+        The places of the chosen items, in the order they were added, and the trace that
+        is left.
     """
-    check_size(size, len(candidates))
+    check_size(size, len(information.rows))
     design = _Design(information, known, regularization, target)
-    num_added = max(size, round(min(oversample * size, len(candidates))))
+    num_added = max(size, round(min(oversample * size, len(information.rows))))
     added = greedy(design.gains, design.add, num_added, generator)
     design.narrow(added)
     if design.is_delicate:
@@ -127,7 +125,7 @@ def minimize_remainder(
         design.remove(worst, torch.nonzero(is_left).flatten().tolist())
     if design.is_delicate:
         design.renew(torch.nonzero(is_left).flatten().tolist())
-    return candidates[torch.tensor(added)[is_left]], design.remainder
+    return torch.tensor(added)[is_left], design.remainder
 
 
 class _Design:

@@ -29,6 +29,7 @@ class Posterior:
     A label is the process's value plus noise. The n R covariances are kept.
 
     Attributes:
+        candidates: Indices that may be added, shape (n,).
         covariances_nR: Posterior covariance of each candidate and each reference.
         variances_n: Posterior variance of each candidate.
         noise: Variance of a label around the process.
@@ -54,7 +55,7 @@ class Posterior:
         """
         labeled, candidates = known_sets(kernel, labeled, candidates)
         references = indices("references", references, kernel.num_items)
-        self._kernel, self._candidates, self.noise = kernel, candidates, noise
+        self._kernel, self.candidates, self.noise = kernel, candidates, noise
         own_LL = kernel.block(labeled, labeled).cpu()
         own_LL.diagonal().add_(noise)
         self._factor_LL = torch.linalg.cholesky(own_LL)
@@ -81,9 +82,9 @@ class Posterior:
 
     def add(self, place: int) -> Tensor:
         """Take in one more item and return how all candidates follow its label."""
-        item = self._candidates[place : place + 1]
-        block_n1 = self.variances_n.new_empty(len(self._candidates), 1)
-        fill_block(self._kernel, self._candidates, item, block_n1)
+        item = self.candidates[place : place + 1]
+        block_n1 = self.variances_n.new_empty(len(self.candidates), 1)
+        fill_block(self._kernel, self.candidates, item, block_n1)
         column_n = block_n1[:, 0] - self._explained_nA @ self._explained_nA[place]
         total = float(self.variances_n[place]) + self.noise
         column_n /= total**0.5
@@ -112,14 +113,7 @@ def _remaining(kernel: Kernel, items: Tensor, explained_nL: Tensor) -> Tensor:
 
 
 def minimize_variance(
-    kernel: Kernel,
-    *,
-    labeled: ArrayLike,
-    candidates: ArrayLike,
-    references: ArrayLike,
-    size: int,
-    noise: float,
-    generator: Generator,
+    posterior: Posterior, *, size: int, generator: Generator
 ) -> tuple[Tensor, float, float]:
     """Add the item that lowers the mean posterior variance most, ``size`` times.
 
@@ -128,34 +122,23 @@ def minimize_variance(
     et al., 2023, with the tangent kernel.)
 
     Args:
-        kernel: The prior covariance.
-        labeled: Indices labeled already; may be empty.
-        candidates: Indices to choose from.
-        references: Indices over which the mean is taken.
-        size: How many to choose.
-        noise: Variance of a label around the process, above zero.
+        posterior: Covariances given what is labeled; the chosen items are added.
+        size: How many of its candidates to choose.
         generator: Decides between equal items.
 
     Returns:
         The chosen indices, and the mean variance before and after.
     """
-    labeled, candidates = known_sets(kernel, labeled, candidates, size)
-    posterior = Posterior(
-        kernel,
-        labeled=labeled,
-        candidates=candidates,
-        references=references,
-        noise=noise,
-    )
-    before = posterior.mean_variance
+    check_size(size, len(posterior.candidates))
+    before, noise = posterior.mean_variance, posterior.noise
 
     def gains() -> Tensor:
         lengths_n = torch.linalg.vector_norm(posterior.covariances_nR, dim=1)
         reductions: Tensor = lengths_n.square() / (posterior.variances_n + noise)
         return reductions
 
-    chosen = greedy(gains, posterior.add, size, generator)
-    return candidates[torch.tensor(chosen)], before, posterior.mean_variance
+    chosen = torch.tensor(greedy(gains, posterior.add, size, generator))
+    return posterior.candidates[chosen], before, posterior.mean_variance
 
 
 def maximize_change(
@@ -163,7 +146,6 @@ def maximize_change(
     *,
     outputs: Tensor,
     targets: Tensor,
-    candidates: Tensor,
     size: int,
     one_by_one: bool,
     generator: Generator,
@@ -178,8 +160,7 @@ def maximize_change(
         posterior: Covariances given what is labeled.
         outputs: f(x) of each candidate, shape (n, C).
         targets: What each candidate would be learned as, shape (n, C).
-        candidates: Indices to choose from.
-        size: How many to choose.
+        size: How many candidates to choose.
         one_by_one: Whether each chosen item is learned before the next is chosen;
             otherwise the largest scores are taken at once.
         generator: Decides between equal scores.
@@ -187,6 +168,7 @@ def maximize_change(
     Returns:
         The chosen indices, and their scores when they were chosen, shape (size,).
     """
+    candidates = posterior.candidates
     check_size(size, len(candidates))
     gaps_nC = targets - outputs
     scores = _scores(posterior, gaps_nC)

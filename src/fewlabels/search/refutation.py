@@ -32,7 +32,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -40,7 +40,7 @@ from torch import Tensor
 
 from fewlabels.gram import lobpcg_smallest_eigenvalue, smallest_eigenvalue
 from fewlabels.pool import MappedRows
-from fewlabels.progress import Mapper, current_executor, each, track
+from fewlabels.progress import current_executor, each, track
 from fewlabels.protocols import Factored, InnerProduct, Kernel
 from fewlabels.rng import stream
 from fewlabels.search.blocks import chunks, fill_block, map_ranges
@@ -287,8 +287,7 @@ def zero_below(scale: float, num_members: int) -> float:
     return _ROUNDINGS * num_members * _EPSILON * scale
 
 
-@dataclass(frozen=True, eq=False)
-class Incumbents:
+class Incumbents(NamedTuple):
     """Draws better than zero that no other one beats, in the order of their numbers."""
 
     numbers: Tensor
@@ -337,9 +336,7 @@ class RefutationSearch:
         equal = max(best, 0.0) - self.zero
         return max(min(equal, self.window), self.zero)
 
-    def run(
-        self, num_draws: int, executor: Mapper | None, num_threads: int
-    ) -> Incumbents:
+    def run(self, num_draws: int, num_threads: int) -> Incumbents:
         """Return the draws that no other one beats, or all that are in the window.
 
         Draws are tried in generations, each as large as all before it together, against
@@ -355,13 +352,9 @@ class RefutationSearch:
             while start < num_draws:
                 generation = range(start, min(stop, num_draws))
                 trial.raise_to(self.threshold(best.best))
-                for part, result in map_ranges(
-                    trial,
-                    _split(generation, _LARGEST_CHUNK),
-                    work=work * len(generation),
-                    executor=executor,
-                    num_threads=num_threads,
-                ):
+                parts = _split(generation, _LARGEST_CHUNK)
+                total = work * len(generation)
+                for part, result in map_ranges(trial, parts, total, num_threads):
                     best = self.merged(best, result)
                     advance(len(part))
                 start, stop = stop, 2 * stop
@@ -529,23 +522,15 @@ class _Screen:
     def _definite_by_pivots(self, form: InnerProduct, subsets_MQ: Tensor) -> Tensor:
         from fewlabels.search.compiled import factorize  # Numba is slow to import
 
-        weights = 1 / (self._system.eigenvalues - self._threshold)
-        members_MQ = subsets_MQ
+        system, places_MQ = self._system, self._positions[subsets_MQ]
+        weights, members_MQ = 1 / (system.eigenvalues - self._threshold), subsets_MQ
         if isinstance(form.features, MappedRows):  # compiled code reads no files
             items, members_MQ = torch.unique(subsets_MQ, return_inverse=True)
             form = form.of(items)
         kept = np.empty(len(subsets_MQ), dtype=np.bool_)
-        factorize(
-            form.features,
-            form.scales,
-            form.offset,
-            self._system.projections.numpy(),
-            weights.numpy(),
-            self._margins.numpy(),
-            members_MQ.numpy(),
-            self._positions[subsets_MQ].numpy(),
-            kept,
-        )
+        known = system.projections, weights, self._margins, members_MQ, places_MQ
+        arrays = [tensor.numpy() for tensor in known]
+        factorize(form.features, form.scales, form.offset, *arrays, kept)
         return torch.from_numpy(kept)
 
     def _definite_by_library(self, subsets_MQ: Tensor) -> Tensor:

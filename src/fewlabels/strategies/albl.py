@@ -55,17 +55,10 @@ class ActiveLearningByLearning(BuiltIn):
             weights, reward = self._learned(request, past, least)
         total, share = math.fsum(weights), 1 - len(arms) * least
         chances = [share * weight / total + least for weight in weights]
-        drawn = torch.multinomial(
-            torch.tensor(chances, dtype=torch.float64), 1, generator=request.generator
-        )
-        chosen = int(drawn)
-        query = arms[chosen].select(
-            request.classifier,
-            request.pool,
-            request.size,
-            request.generator,
-            history=request.history,
-        )
+        odds, generator = torch.tensor(chances, dtype=torch.float64), request.generator
+        chosen = int(torch.multinomial(odds, 1, generator=generator))
+        given = request.classifier, request.pool, request.size, generator
+        query = arms[chosen].select(*given, history=request.history)
         state = {
             "arms": names,
             "weights": weights,

@@ -63,12 +63,11 @@ class Bait(BuiltIn):
         candidates, subsample = request.candidates(limit)
         everything = request.part_of(torch.arange(len(pool)), limit)
         total = len(pool.labeled) + size
-        indices, remainder = minimize_remainder(
+        places, remainder = minimize_remainder(
             self._information(outputs, candidates, size / total),
             known=self._information(outputs, pool.labeled, 1 / total).total(),
             regularization=self.regularization,
             target=self._information(outputs, everything, 1 / len(everything)).total(),
-            candidates=candidates,
             size=size,
             oversample=self.oversample,
             generator=request.generator,
@@ -76,7 +75,7 @@ class Bait(BuiltIn):
         record: Record = {"remainder": remainder, **subsample}
         if target := sample_record(len(everything), len(pool), limit):
             record = {**record, "target": target["subsample"]}
-        return Query(indices, -remainder, record)
+        return Query(candidates[places], -remainder, record)
 
     def _information(
         self, outputs: Outputs, items: Tensor, weight: float

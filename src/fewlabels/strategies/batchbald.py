@@ -9,7 +9,7 @@ items chosen so far.
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -39,25 +39,22 @@ class BatchBald(BuiltIn):
 
     def choose(self, request: Request) -> Query:
         """Choose greedily by sampled predictions."""
+        size, generator = request.size, request.generator
         candidates, subsample = request.candidates(self.max_pool)
         logits = request.classifier.sample_logits(
-            request.pool.images, candidates, self.num_samples, request.generator
+            request.pool.images, candidates, self.num_samples, generator
         )
         check_classes(logits)
         check_finite("sampled logits", logits)
         positions, information = maximize_information(
-            logits,
-            request.size,
-            request.generator,
-            num_configurations=self.num_configurations,
+            logits, size, generator, num_configurations=self.num_configurations
         )
-        is_exact = logits.shape[2] ** (request.size - 1) <= self.num_configurations
+        is_exact = logits.shape[2] ** (size - 1) <= self.num_configurations
         record = {"exact": is_exact, "samples": self.num_samples, **subsample}
         return Query(candidates[positions], information, record)
 
 
-@dataclass(frozen=True, eq=False)
-class _Configurations:
+class _Configurations(NamedTuple):
     """Ways to label what is chosen so far: all of them, or a sample."""
 
     logs: Tensor

@@ -26,9 +26,8 @@ class ExpectedGradientLength(BuiltIn):
         candidates = request.pool.candidates
         outputs = request.predictions(candidates)
         errors = by_chunks(_expected_error, outputs.logits)
-        scores = errors * by_chunks(_gradient_length, outputs.features).to(
-            errors.device
-        )
+        lengths = by_chunks(_gradient_length, outputs.features)
+        scores = errors * lengths.to(errors.device)
         indices = top(scores.cpu(), candidates, request.size, request.generator)
         return Query(indices, record={"mean_score": float(scores.mean())})
 

@@ -24,9 +24,9 @@ class ExpectedVariance(ProcessStrategy):
 
     def choose(self, request: Request) -> Query:
         """Choose greedily."""
-        prior, record = self.prior(request, request.outputs(), self.noise)
+        posterior, record = self.posterior(request, request.outputs(), self.noise)
         indices, before, after = minimize_variance(
-            **prior, size=request.size, generator=request.generator
+            posterior, size=request.size, generator=request.generator
         )
         variances = {"variance_before": before, "variance_after": after}
         return Query(indices, -after, {**record, **variances})

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from fewlabels import gram
+from fewlabels import gram, search
 from fewlabels.errors import Count, UsageError, check_finite_rows
 from fewlabels.names import check_known, import_object
 from fewlabels.pool import Pool, Record, take_rows
@@ -133,10 +133,10 @@ class ProcessStrategy(KernelStrategy):
     num_references: Count = 2_000
     """Over how many items of the pool the mean is taken; of more, a random part."""
 
-    def prior(
+    def posterior(
         self, request: Request, outputs: Outputs, noise: float
-    ) -> tuple[dict[str, Any], Record]:
-        """Return the arguments of :class:`fewlabels.search.Posterior`, and a record.
+    ) -> "tuple[search.Posterior, Record]":
+        """Return covariances given what is labeled, and a record.
 
         Noise is given as a share of the mean k(i, i); of 1, where the kernel is zero.
         """
@@ -145,14 +145,14 @@ class ProcessStrategy(KernelStrategy):
         references = request.part_of(torch.arange(len(pool)), self.num_references)
         among = torch.cat([candidates, references]) if subsample else None
         name, kernel = self.kernel_for(request, outputs, among)
-        given = {
-            "kernel": kernel,
-            "labeled": pool.labeled,
-            "candidates": candidates,
-            "references": references,
-            "noise": noise * (float(kernel.diagonal(references).mean()) or 1.0),
-        }
-        return given, {"kernel": name, "references": len(references), **subsample}
+        posterior = search.Posterior(
+            kernel,
+            labeled=pool.labeled,
+            candidates=candidates,
+            references=references,
+            noise=noise * (float(kernel.diagonal(references).mean()) or 1.0),
+        )
+        return posterior, {"kernel": name, "references": len(references), **subsample}
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fewlabels.errors import Positive
 from fewlabels.pool import Query
-from fewlabels.search import Posterior, maximize_change
+from fewlabels.search import maximize_change
 from fewlabels.strategies.inputs import Request, check_labels_given
 from fewlabels.strategies.kernels import ProcessStrategy
 
@@ -36,16 +36,14 @@ class MostLikelyOutputChange(ProcessStrategy):
         labeled, labels = request.pool.labeled, request.pool.labels
         check_labels_given(request.pool)
         outputs = request.predictions()
-        prior, record = self.prior(request, outputs, self.ridge)
-        posterior, candidates = Posterior(**prior), prior["candidates"]
+        posterior, record = self.posterior(request, outputs, self.ridge)
         logits_LC = outputs.logits[labeled].to(torch.float64)
-        logits_nC = outputs.logits[candidates].to(torch.float64)
+        logits_nC = outputs.logits[posterior.candidates].to(torch.float64)
         gaps_LC = _targets(labels[labeled], logits_LC) - logits_LC
         indices, changes = maximize_change(
             posterior,
             outputs=logits_nC + posterior.explained_by_labels(gaps_LC),
             targets=_targets(logits_nC.argmax(dim=1), logits_nC),
-            candidates=candidates,
             size=request.size,
             one_by_one=self.several == "one-by-one",
             generator=request.generator,

@@ -55,9 +55,8 @@ class NeuralPreconditioning(KernelStrategy):
     def choose(self, request: Request) -> Query:
         """Choose the best set that is found."""
         outputs = request.outputs()
-        kernel, candidates, record = self.among_candidates(
-            request, outputs, self.weights
-        )
+        among = self.among_candidates(request, outputs, self.weights)
+        kernel, candidates, record = among
         with local_processes(self.processes) as executor:
             best = search.maximize_smallest_eigenvalue(
                 kernel,

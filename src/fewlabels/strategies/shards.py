@@ -3,10 +3,9 @@
 import csv
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from fewlabels.errors import DataError, check_distinct
 from fewlabels.pool import Record
 from fewlabels.progress import Mapper, shared
 from fewlabels.protocols import Strategy
+from fewlabels.rng import stream
 from fewlabels.strategies import resolve
 from fewlabels.strategies.arrays import checked_query, precomputed
 
@@ -24,8 +24,7 @@ _MOST_BYTES = 2**30
 _CLASS = re.compile(r"\s*\d{1,18}\s*")
 
 
-@dataclass(frozen=True, eq=False)
-class Chosen:
+class Chosen(NamedTuple):
     """Items of a folder of shards."""
 
     ids: list[str]
@@ -66,7 +65,7 @@ def select_shards(
     rows = shards.embeddings()
     pool, classifier = precomputed(rows, shards.logits(), labeled, classes)
     with shared(executor):
-        query = checked_query(chooser, classifier, pool, size, seed)
+        query = checked_query(chooser, classifier, pool, size, stream(seed, "query"))
     indices = query.indices.numpy()
     return Chosen(shards.ids(indices), indices, query.record)
 

@@ -299,13 +299,8 @@ def resolve(
             known[trainer] = _Alias("", trainer, "")
     elif isinstance(trainer, Learner):
         trainer = training_of(trainer)
-    resolved = resolve_name(
-        "trainer",
-        trainer,
-        options or {},
-        known,
-        method="fit(pool, generator, *, workspace, on_checkpoint)",
-    )
+    method = "fit(pool, generator, *, workspace, on_checkpoint)"
+    resolved = resolve_name("trainer", trainer, options or {}, known, method=method)
     return resolved if isinstance(resolved, Trainer) else ExternalTrainer(resolved)
 
 

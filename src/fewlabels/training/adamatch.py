@@ -83,11 +83,9 @@ class AdaMatch(Learner):
             )
             for whole, own in zip(together, alone, strict=True)
         )
-        pseudo = self.pseudo_labels(
-            step,
-            weak.logits.detach().softmax(dim=1),
-            labeled_BC.detach().softmax(dim=1),
-        )
+        both = weak.logits, labeled_BC
+        seen = (logits.detach().softmax(dim=1) for logits in both)
+        pseudo = self.pseudo_labels(step, *seen)
         supervised = F.cross_entropy(labeled_BC, labels_B) / 2
         supervised = supervised + F.cross_entropy(labeled_strong_BC, labels_B) / 2
         consistency = consistency_loss(strong.logits, pseudo.classes, pseudo.keeps)

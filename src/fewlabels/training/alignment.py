@@ -180,10 +180,7 @@ class Darp(Alignment):
         is_finite = rows.isfinite().all()
         # Of an item that occurs twice, the last row stays.
         once, back = np.unique(items.numpy()[::-1], return_index=True)
-        items, rows = (
-            torch.from_numpy(once),
-            rows[len(rows) - 1 - torch.from_numpy(back)],
-        )
+        items, rows = torch.from_numpy(once), rows.flip(0)[torch.from_numpy(back)]
         # If one is infinite, so is the loss; to ask a GPU for that would wait for it.
         stored_NC[items] = torch.where(is_finite, rows, stored_NC[items])
         has_begun = step.number >= self.warmup * step.task.settings.steps

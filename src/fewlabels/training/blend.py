@@ -132,9 +132,8 @@ def regression(rows: JointRows, sources: Sources) -> Regression:
     slopes = np.zeros((sources.num_classes, num_components))
     slopes[present] = np.sqrt(1 - share) * coefficients[:num_components].T
     heights = np.full((len(rows.features), sources.num_classes), ABSENT)
-    heights[:, present] = rows.diffusion @ (
-        np.sqrt(share) * coefficients[num_components:]
-    )
+    along = np.sqrt(share) * coefficients[num_components:]
+    heights[:, present] = rows.diffusion @ along
     return Regression(slopes, heights)
 
 

@@ -131,7 +131,7 @@ class FixMatchCta(FixMatch):
         strong = policy.apply(weak, self.cutout, draws).to(step.group.device)
         self._probe(step)
         views = {**step.minibatch.views, "strong": strong}
-        minibatch = replace(step.minibatch, views=views)
+        minibatch = step.minibatch._replace(views=views)
         return super().outputs(replace(step, minibatch=minibatch), *others)
 
     def _probe(self, step: Step) -> None:

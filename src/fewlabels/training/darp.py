@@ -19,7 +19,6 @@ Shapes: M rows of probabilities, K classes, m some of the rows.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -60,8 +59,7 @@ _ADVICE = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Refinement:
+class Refinement(NamedTuple):
     """Refined probabilities and how they were computed."""
 
     refined: Tensor

@@ -8,7 +8,7 @@ Shapes: B labeled items in a minibatch, U unlabeled ones, C classes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -32,8 +32,7 @@ Shares = Annotated[Literal["unknown", "even"] | tuple[float, ...], Limits(above=
 """Class shares of a pool: the shares themselves, ``"even"``, or ``"unknown"``."""
 
 
-@dataclass(frozen=True, eq=False)
-class Minibatch:
+class Minibatch(NamedTuple):
     """Items, labels and views of one process in one step."""
 
     labels: Tensor
@@ -46,22 +45,21 @@ class Minibatch:
     def pinned(self) -> "Minibatch":
         """Return the minibatch in memory that a GPU reads while it computes."""
         views = {name: view.pin_memory() for name, view in self.views.items()}
-        return replace(self, labels=self.labels.pin_memory(), views=views)
+        return self._replace(labels=self.labels.pin_memory(), views=views)
 
     def to(self, device: torch.device) -> "Minibatch":
         """Return labels and views on a device; items stay where memory is."""
         views = {n: v.to(device, non_blocking=True) for n, v in self.views.items()}
         labels = self.labels.to(device, non_blocking=True)
-        return replace(self, labels=labels, views=views)
+        return self._replace(labels=labels, views=views)
 
 
-@dataclass(frozen=True, eq=False)
-class Loss:
+class Loss(NamedTuple):
     """The loss of one minibatch, and figures to report with it."""
 
     total: Tensor
     """What is minimized, a scalar."""
-    figures: Mapping[str, Tensor] = field(default_factory=dict)
+    figures: Mapping[str, Tensor] = {}
     """Named scalars that are reported as progress."""
 
     @classmethod
@@ -73,15 +71,14 @@ class Loss:
         return cls(supervised + weight * consistency, {**terms, **figures})
 
 
-@dataclass(frozen=True, eq=False)
-class PseudoLabels:
+class PseudoLabels(NamedTuple):
     """Predicted classes of unlabeled items."""
 
     probabilities: Tensor
     """Of each class, refined where there is an alignment, shape (U, C)."""
     keeps: Tensor
     """Whether each counts, or how much, shape (U,)."""
-    figures: Mapping[str, Tensor] = field(default_factory=dict)
+    figures: Mapping[str, Tensor] = {}
     """Named scalars that are reported as progress."""
 
     @property
@@ -96,7 +93,7 @@ class PseudoLabels:
 
     def with_figure(self, name: str, figure: Tensor) -> "PseudoLabels":
         """Return the same with another figure."""
-        return replace(self, figures={**self.figures, name: figure})
+        return self._replace(figures={**self.figures, name: figure})
 
 
 class Learned(NamedTuple):

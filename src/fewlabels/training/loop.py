@@ -118,15 +118,6 @@ class Schedule(Settings):
                 f"{self.devices} devices; choose one that is."
             )
 
-    @property
-    def bn_momentum(self) -> float:
-        """Weight of a new minibatch in the running statistics.
-
-        The paper averages weights with .999 and statistics with .999: both forget
-        equally fast, so that averaged weights meet the statistics of their own past.
-        """
-        return min(0.1, 1.0 - self.ema_decay)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Execution(Settings):

@@ -11,6 +11,7 @@ Shapes: M nodes, s sources, C classes.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +48,7 @@ class Spreading(GraphLearner):
         return floored(power * spread.logits)
 
 
-@dataclass(frozen=True, eq=False)
-class SpreadLabels:
+class SpreadLabels(NamedTuple):
     """The influence of labels, with all of them and with each of some left out."""
 
     logits: Floats

@@ -273,17 +273,17 @@ class TrainingTask:
         learner = self.training.learner
         if not isinstance(learner, Learner):
             return learner.begin(self).eval()
-        name = self.settings.network
+        name, settings = self.settings.network, self.settings
         if name.startswith("wrn") and len(self.views.shape) == 1:
             name = "linear"  # over rows, a head takes the place of a Wide ResNet
-        network = models.build(
-            name,
-            self.views.shape,
-            self.pool.num_classes,
-            rng.stream(self.key, "initialize"),
-            dropout=self.settings.dropout,
-            bn_momentum=self.settings.bn_momentum,
-        )
+        options = {
+            "dropout": settings.dropout,
+            # Statistics forget as fast as averaged weights, which then meet those of
+            # their own past. The paper has .999 for both.
+            "bn_momentum": min(0.1, 1.0 - settings.ema_decay),
+        }
+        shape, draws = self.views.shape, rng.stream(self.key, "initialize")
+        network = models.build(name, shape, self.pool.num_classes, draws, **options)
         if isinstance(network, Head):
             network.standardize_by(*moments(self.views.rows))
         return network.eval()

@@ -23,9 +23,10 @@ from fewlabels.errors import (
     StoreError,
     UsageError,
 )
+from fewlabels.projects import labels
 from fewlabels.web.background import Background, StateBroadcaster
 from fewlabels.web.browse import Browse
-from fewlabels.web.messages import Budget, Facts, Import, Name, Review
+from fewlabels.web.messages import Action, Budget, Facts, Import, Name, Review
 from fewlabels.web.pictures import SIDES, picture
 from fewlabels.web.session import Session
 from fewlabels.web.studio import add_studio
@@ -86,6 +87,7 @@ def make_app(
         broadcaster.notify()
 
     writing = APIRouter(dependencies=[Depends(notify)])
+    _add_labeling(writing, session)
     _add_writing(writing, session, browse)
     add_studio(writing, session, background, browse)
     app.include_router(writing)
@@ -138,11 +140,46 @@ def _add_writing(app: APIRouter, session: Session, browse: Browse) -> None:
     ) -> Facts:
         return session.import_labels(wish, content)
 
-    app.post("/api/act")(session.act)
     app.post("/api/change")(browse.change)
     app.post("/api/classes")(session.show_classes)
     app.post("/api/classes/change")(session.change_class)
     app.post("/api/import/undo")(session.undo_import)
+
+
+def _add_labeling(app: APIRouter, session: Session) -> None:
+    @app.post("/api/act")
+    def act(action: Action) -> Facts:
+        """Store an action of a person; the same one again changes nothing."""
+        project, verb, name = session.project, action.verb, action.name
+        if verb == "add_class":
+            added = labels.add_classes(project, [name or ""], uuid=action.uuid)
+            return {"classes": added}
+        how: Facts = {"annotator": action.annotator, "uuid": action.uuid}
+        if verb == "undo":
+            done = labels.undo(project, target=action.target, token=action.tab, **how)
+            shown = session.shown([str(done.item)])
+            return {"saved": done.sequence, "item": shown[0] if shown else None}
+        if action.item is None:
+            raise UsageError(f"The action '{verb}' needs an image.")
+        item = session.images.item(action.item)
+        if item is None:
+            raise UsageError("There is no such image in this project any more.")
+        if verb in {"skip", "unsure", "label"}:
+            how["in_turn"] = True  # a tab may have lost the image asleep
+        if verb == "change":
+            done = labels.change(project, item, name, **how)
+        elif verb == "repeat":
+            done = labels.change(project, item, name or "", is_repeat=True, **how)
+        elif verb == "skip":
+            done = labels.skip(project, item, **how)
+        elif verb == "unsure":
+            done = labels.unsure(project, item, **how)
+        elif name is None:
+            raise UsageError("A label needs the name of a class.")
+        else:
+            how["lead_time"] = action.lead_time
+            done = labels.label(project, item, name, **how)
+        return {"saved": done.sequence}
 
 
 def _add_model(

@@ -18,14 +18,7 @@ from fewlabels.projects import Project
 from fewlabels.projects.labels import annotator_name, removed_classes
 from fewlabels.projects.snapshot import Tally
 from fewlabels.projects.status import Status
-from fewlabels.projects.store import (
-    Kind,
-    Store,
-    StoredEvent,
-    StoredRound,
-    agreement,
-    consensus,
-)
+from fewlabels.projects.store import Kind, Store, StoredRound, agreement, consensus
 from fewlabels.projects.store.records import LABELS, REPEATED
 from fewlabels.report.wording import project_explanation, project_headline
 from fewlabels.strategies.registry import family
@@ -101,7 +94,7 @@ class Session:
         """Lease the next images of the round to a tab."""
         who: Facts = {"annotator": turn.annotator, "token": turn.tab}
         leased = self.project.lease(turn.count, **who)
-        shown = self._shown(list(leased.items))
+        shown = self.shown(list(leased.items))
         with self.counted() as tally:
             last = len(tally.rounds) - 1
             ready = sorted(
@@ -129,18 +122,6 @@ class Session:
     def leave(self, turn: messages.Turn) -> Facts:
         """Release the leases of a tab."""
         return {"num_released": self.project.store.release(turn.tab)}
-
-    def act(self, action: messages.Action) -> Facts:
-        """Store an action of a person; the same one again changes nothing."""
-        if action.verb == "add_class":
-            names = [action.name or ""]
-            return {"classes": self.project.add_classes(names, uuid=action.uuid)}
-        if action.verb == "undo":
-            who: Facts = {"annotator": action.annotator, "token": action.tab}
-            done = self.project.undo(target=action.target, uuid=action.uuid, **who)
-            shown = self._shown([str(done.item)])  # it is leased to the tab
-            return {"saved": done.sequence, "item": shown[0] if shown else None}
-        return {"saved": self._answer(action).sequence}
 
     def import_labels(self, wish: messages.Import, content: bytes) -> Facts:
         """Import a file of labels, or return what that would do."""
@@ -207,29 +188,7 @@ class Session:
         known = [entry for entry in entries if entry["item"] in seen]
         return [{**entry, "item": None, **seen[entry["item"]]} for entry in known]
 
-    def _answer(self, action: messages.Action) -> StoredEvent:
-        """Store an answer about an image."""
-        if action.item is None:
-            raise UsageError(f"The action '{action.verb}' needs an image.")
-        item = self.images.item(action.item)
-        if item is None:
-            raise UsageError("There is no such image in this project any more.")
-        project = self.project
-        who: Facts = {"annotator": action.annotator, "uuid": action.uuid}
-        if action.verb == "change":
-            return project.change(item, action.name, **who)
-        if action.verb == "repeat":
-            return project.change(item, action.name or "", is_repeat=True, **who)
-        who["in_turn"] = action.verb != "settle"  # a tab may have lost it asleep
-        if action.verb == "skip":
-            return project.skip(item, **who)
-        if action.verb == "unsure":
-            return project.unsure(item, **who)
-        if action.name is None:
-            raise UsageError("A label needs the name of a class.")
-        return project.label(item, action.name, lead_time=action.lead_time, **who)
-
-    def _shown(self, items: list[str]) -> list[Facts]:
+    def shown(self, items: list[str]) -> list[Facts]:
         """Return what the page shows with each image."""
         seen = self._seen(items)
         with self.counted() as tally:  # later: all that was leased is in a round

@@ -54,6 +54,7 @@ def test_a_damaged_run_fails_alone_and_is_told_with_what_to_do(tmp_path):
     assert estimate(experiment, folder, num_workers=1).num_finished == 2
     (ended,) = run(experiment, folder, little.Here())
     assert ended.cell == broken
+    assert str(ended) == f"{broken.label}: {ended.error}"
     assert "rounds.jsonl' could not be read" in ended.error
     assert f"remove '{folder.run_folder(broken).path}'" in ended.error
     results = read_results(folder, experiment)
@@ -82,6 +83,9 @@ def test_what_is_finished_has_not_failed_whatever_was_written_down(tmp_path):
     failure = Failure(label=cell.label, error="by another command")
     folder.write_failure(cell, failure)
     assert folder.result(cell).failure == failure
+    (file,) = (folder.path / "failures").iterdir()
+    file.write_text("{")
+    assert "could not be read; do the run again" in folder.result(cell).failure.error
     do(cell, folder)
     assert folder.result(cell).failure is None
 

@@ -199,7 +199,7 @@ def test_verify_says_what_has_changed_around_a_run(finished):
 def test_nothing_finished_cannot_be_verified(tmp_path):
     folder = opened(tmp_path / "b")
     folder.ask_for(little.experiment())
-    with pytest.raises(UsageError, match=r"No run in .* is finished"):
+    with pytest.raises(UsageError, match=r"No run in .* is finished; do 'fewlabels be"):
         verify(folder)
 
 
@@ -235,7 +235,9 @@ def test_a_few_steps_can_be_measured_as_a_worker_would_do_them(monkeypatch):
     found = measure(experiment, 3)
     assert threads[0] == 3
     assert found > 0
-    with pytest.raises(UsageError, match="'supervised' cannot train 0 steps"):
+    with pytest.raises(
+        UsageError, match="'supervised' cannot train 0 steps; measure 1"
+    ):
         measure(experiment, 0)
 
 
@@ -256,7 +258,7 @@ def test_other_folders_are_not_touched(tmp_path):
 def test_a_damaged_description_or_a_later_version_is_refused(tmp_path, content):
     folder = opened(tmp_path / "b")
     folder.description_file.write_text(content)
-    with pytest.raises(ForeignFolderError, match=r'"schema_version": 1}\. Give anothe'):
+    with pytest.raises(ForeignFolderError, match=r'"schema_version": 1}\. Give anoth'):
         folder.open()
 
 

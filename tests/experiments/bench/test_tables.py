@@ -1,5 +1,8 @@
 """Results as tables: frames, files, reprs; what is written besides; other settings."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,6 +24,7 @@ def folder(tmp_path_factory):
     asked = folder.ask_for(experiment())
     ended = list(run(asked, folder, Here(), predictions=True))
     assert [each.error for each in ended] == [None] * len(ended)
+    assert all(str(each) == f"{each.cell.label}: finished" for each in ended)
     return folder
 
 
@@ -35,17 +39,32 @@ def test_results_are_what_is_in_the_folder(folder):
         read_results(folder, "other")
 
 
+def test_which_experiment_to_read_has_to_be_clear(tmp_path):
+    folder = BenchFolder(tmp_path / "b")
+    folder.open()
+    with pytest.raises(errors.UsageError, match=r"has 0 experiments: none\. Run one"):
+        read_results(folder)
+    for name in "ab":
+        folder.ask_for(experiment(name=name))
+    with pytest.raises(errors.UsageError, match=r"has 2 experiments: a, b\. Run one"):
+        read_results(folder)
+
+
 def test_a_frame_has_a_row_per_seed_strategy_and_round(folder):
     frame = read_results(folder).to_frame()
     assert isinstance(frame, pd.DataFrame)
     assert len(frame) == 2 * 2 * 3
     assert (
-        frame.groupby(["strategy", "seed"])["labels"].apply(list).tolist()
+        frame.groupby(["strategy", "seed"])["num_labeled"].apply(list).tolist()
         == [[10, 15, 20]] * 4
     )
     measured = frame[["accuracy", "calibration_error", "brier_score"]]
     assert measured.notna().all(axis=None)
     assert (frame["train_seconds"] >= 0).all()
+    page = Path(__file__).parents[3] / "docs" / "experiments.md"
+    text = page.read_text("utf-8")
+    shown = text[text.index("| column |") : text.index("`results.write(")]
+    assert set(re.findall("`([a-z_]+)`", shown)) == set(frame)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

@@ -13,6 +13,7 @@ from tests.projects.exchange.annotators import EXTENSION, FILL, fill_csv
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.files import replace_text
 from fewlabels.projects.exchange import (
+    IMAGE_ADDRESS,
     Answer,
     AskedItem,
     query_files,
@@ -37,7 +38,7 @@ def query(names, **options):
 
 
 def write_query(path, asked, classes):
-    for file, text in query_files(path, asked, classes).items():
+    for file, text in query_files(path, asked, classes, IMAGE_ADDRESS).items():
         replace_text(file, text)
 
 

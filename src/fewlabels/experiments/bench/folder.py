@@ -11,7 +11,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,25 +22,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels import files
-from fewlabels.errors import (
-    ForeignFolderError,
-    RunError,
-    RunInUseError,
-    StorageError,
-    UnknownNameError,
-    UsageError,
-    count,
-)
+from fewlabels import errors, files
 from fewlabels.experiments.acquisition import readable
 from fewlabels.experiments.bench.experiment import (
     Cell,
     Condition,
     Experiment,
     cell_of,
+    checked,
     noise_cells,
     plan,
-    with_identities,
 )
 from fewlabels.experiments.runs import (
     MEASURES,
@@ -55,8 +46,8 @@ from fewlabels.names import check_installed
 _LOCK = ".fewlabels-lock"
 _TIMEOUT = 30.0  # seconds
 _COLUMNS = (
-    *("condition", "strategy", "seed", "round", "labels"),
-    *(*MEASURES, "asked", "train_seconds", "query_seconds"),
+    *("condition", "strategy", "seed", "round", "num_labeled"),
+    *(*MEASURES, "num_asked", "train_seconds", "query_seconds"),
 )
 _DESCRIPTION = {"kind": "fewlabels bench", "schema_version": 1}
 
@@ -162,9 +153,10 @@ class BenchFolder:
         with suppress(OSError, ValueError):
             content = read_json(self.description_file)
         if content != _DESCRIPTION:
-            raise ForeignFolderError(
+            raise errors.ForeignFolderError(
                 f"'{self.path}' does not contain a benchmark of this version: its "
-                f"bench.json is not {json.dumps(_DESCRIPTION)}. Give another folder."
+                f"bench.json is missing or not {json.dumps(_DESCRIPTION)}. Give "
+                "another folder, one that 'fewlabels bench run' made."
             )
 
     def experiments(self) -> dict[str, Experiment]:
@@ -188,7 +180,7 @@ class BenchFolder:
         asked = Experiment.model_validate_json(experiment.model_dump_json())
         folder = self.path / "experiments"
         files.make_folder(folder)
-        in_use = RunInUseError(
+        in_use = errors.RunInUseError(
             f"Another process has been writing into '{folder}' for {_TIMEOUT:g} "
             "seconds. Wait for it, then run the same command again."
         )
@@ -215,7 +207,7 @@ class BenchFolder:
         with suppress(OSError, ValueError, KeyError, TypeError):
             entries = files.read_entries(self.notes_file(cell))
             result = replace(result, notes=tuple(str(e["note"]) for e in entries))
-        with suppress(RunError):
+        with suppress(errors.RunError):
             result = replace(result, timings=tuple(own.timings()))
         try:
             if own.settings_file.exists() or own.rounds_file.exists():
@@ -225,16 +217,17 @@ class BenchFolder:
                     start=tuple(own.start() or ()),
                     lines=tuple(own.lines()),
                 )
-        except RunError as error:
+        except errors.RunError as error:
             return replace(result, failure=self.damage(cell, error))
         if result.is_finished or not file.exists():
             return result
-        failure = Failure(label=cell.label, error=f"'{file}' could not be read.")
+        unknown = f"'{file}', which says why, could not be read; do the run again."
+        failure = Failure(label=cell.label, error=unknown)
         with suppress(OSError, ValueError):
             failure = Failure.model_validate_json(file.read_text("utf-8"))
         return replace(result, failure=failure)
 
-    def damage(self, cell: Cell, error: RunError) -> Failure:
+    def damage(self, cell: Cell, error: errors.RunError) -> Failure:
         """Return the failure of a run whose files cannot be used."""
         place = self.run_folder(cell).path
         text = f"{error} Or remove '{place}': this run alone is then done again."
@@ -251,7 +244,7 @@ class BenchFolder:
     def write_failure(self, cell: Cell, failure: Failure) -> None:
         """Write down why a run failed, unless the disk is full too."""
         file = self._failure(cell)
-        with suppress(StorageError):
+        with suppress(errors.StorageError):
             files.make_folder(file.parent)
             files.replace_text(file, failure.model_dump_json(indent=2) + "\n")
 
@@ -282,7 +275,7 @@ def outdated(experiment: Experiment, folder: BenchFolder) -> tuple[str, ...]:
     changes: Counter[str] = Counter()
     for file in sorted((folder.path / "cells").glob("*/run.json")):
         own = RunFolder(file.parent)
-        with suppress(RunError):  # reported when the run is done
+        with suppress(errors.RunError):  # reported when the run is done
             settings = own.settings()
             cell = wanted.get(Cell(settings.bare).address)
             if cell is not None and folder.run_folder(cell).path != own.path:
@@ -291,8 +284,8 @@ def outdated(experiment: Experiment, folder: BenchFolder) -> tuple[str, ...]:
                     name = getattr(cell.settings, part).name
                     changes[f"{part} '{name}': {reason}"] += 1
     return tuple(
-        f"{count(number, 'run')} with these settings had another {change}. Such runs "
-        "are kept, and not counted here."
+        f"{errors.count(number, 'run')} with these settings had another {change}. "
+        "Such runs are kept, and not counted here."
         for change, number in changes.items()
     )
 
@@ -367,17 +360,17 @@ class Results:
         return sum(cell.is_finished for cell in self.cells)
 
     def __repr__(self) -> str:
-        facts = ", ".join(f"{name}={value}" for name, value in self._facts().items())
-        return f"Results({facts})"
+        facts = (f"{name}={value}" for name, value in self._facts().items())
+        return f"Results({', '.join(facts)})"
 
     def _repr_html_(self) -> str:
-        facts = {name: escape(str(value)) for name, value in self._facts().items()}
-        rows = (f"<tr><th>{escape(n)}</th><td>{facts[n]}</td></tr>" for n in facts)
+        facts = ((escape(name), escape(v)) for name, v in self._facts().items())
+        rows = (f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in facts)
         return f"<table>{''.join(rows)}</table>"
 
-    def _facts(self) -> Mapping[str, Any]:
-        facts = {"experiment": self.experiment.name}
-        facts["finished"] = f"{self.num_finished} of {len(self.cells)} runs"
+    def _facts(self) -> dict[str, str]:
+        finished = f"{self.num_finished} of {len(self.cells)} runs"
+        facts = {"experiment": self.experiment.name, "finished": finished}
         for each in self.conditions:
             for name in each.strategies:
                 ends = each.accuracies(name, each.complete_seeds)[:, -1:]
@@ -395,14 +388,11 @@ class Results:
             for result in each.cells:
                 times = {timing["step"]: timing for timing in result.timings}
                 s, name = result.cell.settings, each.condition.name
+                run = {"condition": name, "strategy": s.strategy.label, "seed": s.seed}
                 for line in result.lines:
-                    row: dict[str, Any] = {"condition": name}
-                    row |= {"strategy": s.strategy.label}
-                    row |= {"seed": s.seed, "round": line.step}
-                    row |= {"labels": line.num_labeled, "asked": len(line.ids)}
-                    row |= {measure: getattr(line, measure) for measure in MEASURES}
-                    time = times.get(line.step, {})
-                    rows.append({key: (time | row).get(key) for key in _COLUMNS})
+                    row = times.get(line.step, {}) | vars(line) | run
+                    row |= {"round": line.step, "num_asked": len(line.ids)}
+                    rows.append({key: row.get(key) for key in _COLUMNS})
         return rows
 
     def to_frame(self) -> Any:
@@ -420,7 +410,9 @@ class Results:
         file, rows = Path(file), self.rows
         writers = {".csv": csv.write_csv, ".parquet": parquet.write_table}
         if file.suffix not in writers:
-            raise UsageError(f"'{file}' has no ending .csv or .parquet; give one.")
+            raise errors.UsageError(
+                f"'{file}' has no ending .csv or .parquet; give one."
+            )
         table = pa.table({name: [row[name] for row in rows] for name in _COLUMNS})
         with files.replace_file(file) as partial:
             writers[file.suffix](table, partial)
@@ -449,13 +441,19 @@ def read_results(
     folder = BenchFolder.of(folder)
     if isinstance(experiment, Experiment):
         asked = folder.asked(experiment.name)
-        if asked is not None and asked.conditions[0].settings.made:
-            experiment = with_identities(experiment)
+        is_known = bool(experiment.conditions[0].settings.made)
+        if asked is not None and asked.conditions[0].settings.made and not is_known:
+            experiment = checked(experiment)
     else:
         known = folder.experiments()
-        name = experiment or (next(iter(known)) if len(known) == 1 else "")
+        if experiment is None and len(known) != 1:
+            raise errors.UsageError(
+                f"'{folder.path}' has {errors.count(len(known), 'experiment')}: "
+                f"{', '.join(known) or 'none'}. Run one, or name the one to read."
+            )
+        name = experiment or next(iter(known))
         if name not in known:
-            raise UnknownNameError(f"experiment in '{folder.path}'", name, known)
+            raise errors.UnknownNameError(f"experiment in '{folder.path}'", name, known)
         experiment = known[name]
     conditions = []
     for condition in experiment.conditions:

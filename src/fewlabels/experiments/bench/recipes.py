@@ -105,28 +105,34 @@ def _imbalanced(even: _Fields, most: int, num_classes: int = 10) -> _Fields:
     }
 
 
-_DIGITS = _CPU | {
+_RECIPES: dict[str, _Fields] = {}
+_SMALLER = {"size": 14, "counts": [500] * 10}
+_DATA: dict[str, tuple[str, _Fields]] = {
+    "digits": ("digits", {"name": "digits"}),
+    "mnist": ("MNIST", {"name": "mnist", **_SMALLER}),
+    "fashion_mnist": ("Fashion-MNIST", {"name": "fashion-mnist", **_SMALLER}),
+}
+_RECIPES["digits"] = _CPU | {
     "title": "Digits, 10 to 30 labels",
     "about": "The smallest experiment. 1,297 images of 8 x 8 pixels in the pool.",
     "conditions": [_condition({"name": "digits"}, _SMALL, 10, 10, 30)],
 }
+_RECIPES["digits_imbalanced"] = _imbalanced(_RECIPES["digits"], 120)
 
 
-def _mnist(name: str, title: str) -> _Fields:
-    data = {"name": name, "size": 14, "counts": [500] * 10}
-    return _CPU | {
-        "title": f"{title}, 10 to 50 labels",
+for _name in ("mnist", "fashion_mnist"):
+    _title, _data = _DATA[_name]
+    _RECIPES[_name] = _CPU | {
+        "title": f"{_title}, 10 to 50 labels",
         "about": "5,000 images at 14 x 14 pixels, 500 of each class.",
-        "conditions": [_condition(data, _SELDOM_MEASURED, 10, 20, 50)],
+        "conditions": [_condition(_data, _SELDOM_MEASURED, 10, 20, 50)],
         "footprint": {"seconds_per_step": 0.09, "megabytes": 0.35},
     }
-
-
-_MNIST, _FASHION = _mnist("mnist", "MNIST"), _mnist("fashion-mnist", "Fashion-MNIST")
+    _RECIPES[f"{_name}_imbalanced"] = _imbalanced(_RECIPES[_name], 1500)
 
 _COPIES = {"size": 8, "counts": [25] * 10, "times": 8, "noise": 0.0}
 _REPEATED = {"name": "repeated-mnist", **_COPIES}
-_REPEATED_MNIST = _CPU | {
+_RECIPES["repeated_mnist"] = _CPU | {
     "title": "Repeated MNIST: 250 images, eight times each",
     "about": (
         "Proposition 1 of the paper: a set with copies has a singular Gram matrix, so "
@@ -138,7 +144,7 @@ _REPEATED_MNIST = _CPU | {
 }
 
 _CIFAR10_IMAGES = {"name": "cifar10", "counts": [1000] * 10}
-_CIFAR10 = _CPU | {
+_RECIPES["cifar10"] = _CPU | {
     "title": "CIFAR-10 through frozen features, 10 to 70 labels",
     "about": (
         "Table 1 of the paper with a linear head over frozen features learnt from "
@@ -148,12 +154,13 @@ _CIFAR10 = _CPU | {
     "strategies": (*_ALWAYS, "albl", "npc"),
     "footprint": {"seconds_per_step": 0.02, "megabytes": 0.1},
 }
+_RECIPES["cifar10_imbalanced"] = _imbalanced(_RECIPES["cifar10"], 3000)
 
 _CIFAR100_IMAGES = {"name": "cifar100", "counts": [100] * 100}
 # With a hundred classes, the masking of DARP's paper leaves nearly every refinement
 # without a solution; that of its program does not.
 _MASKED = {**_FROZEN, "masking": "code"}
-_CIFAR100 = _CPU | {
+_RECIPES["cifar100"] = _CPU | {
     "title": "CIFAR-100 through frozen features, 100 to 900 labels",
     "about": (
         "Table 2 of the paper with a linear head over frozen features learnt from "
@@ -166,8 +173,9 @@ _CIFAR100 = _CPU | {
     "strategies": (*_ALWAYS, "albl", "npc"),
     "footprint": {"seconds_per_step": 0.07, "megabytes": 0.6},
 }
+_RECIPES["cifar100_imbalanced"] = _imbalanced(_RECIPES["cifar100"], 300, 100)
 
-_CIFAR100_IOU = _CIFAR100 | {
+_RECIPES["cifar100_iou"] = _RECIPES["cifar100"] | {
     "title": "Overlap of what was asked for, CIFAR-100 through frozen features",
     "about": (
         "Figure 1 of the paper: its five algorithms, three trials, 300, 500 and 700 "
@@ -208,7 +216,7 @@ _PAPER: _Fields = {
     "footprint": {"seconds_per_step": 23.0, "megabytes": 6.0},
 }
 
-_TABLE_1 = _PAPER | {
+_RECIPES["table1_cifar10"] = _PAPER | {
     "title": "Table 1: CIFAR-10, 10 to 70 labels",
     "about": (
         f"{_READINGS} {_BEGINNING} Margin and ALBL's least confidence on outputs "
@@ -220,7 +228,7 @@ _TABLE_1 = _PAPER | {
 }
 
 _OFFICIAL_CIFAR100 = {**_OFFICIAL, "weight_decay": 0.001, "refine_every": 100}
-_TABLE_2 = _PAPER | {
+_RECIPES["table2_cifar100"] = _PAPER | {
     "title": "Table 2: CIFAR-100, 100 to 900 labels",
     "about": (
         f"{_READINGS} Weight decay .001 as FixMatch's code has for CIFAR-100, "
@@ -236,7 +244,7 @@ _TABLE_2 = _PAPER | {
     "published": [TABLE_2],
 }
 
-_FIGURE_1 = _TABLE_2 | {
+_RECIPES["figure1_iou"] = _RECIPES["table2_cifar100"] | {
     "title": "Figure 1: overlap of what was asked for, CIFAR-100",
     "about": (
         "The runs of table2_cifar100. The paper shows the intersection over union of "
@@ -245,7 +253,7 @@ _FIGURE_1 = _TABLE_2 | {
     "figures": ("overlap", "accuracy"),
 }
 
-_TABLE_3_ZERO = _PAPER | {
+_RECIPES["table3_zero_shot"] = _PAPER | {
     "title": "Table 3, zero shot: CIFAR-10, one query by an untrained network",
     "about": (
         f"{_READINGS} The paper asks for 30 and 50, reports 40 and 60 labels, and does "
@@ -258,7 +266,7 @@ _TABLE_3_ZERO = _PAPER | {
     "published": [TABLE_3_ZERO_SHOT],
 }
 
-_TABLE_3_SINGLE = _PAPER | {
+_RECIPES["table3_single_shot"] = _PAPER | {
     "title": "Table 3, single shot: CIFAR-10, one query after 10 labels",
     "about": f"{_READINGS} All trials begin with the model of table1_cifar10.",
     "conditions": _one_query("", "cifar10", _OFFICIAL, **_ONE_BEGINNING),
@@ -266,7 +274,7 @@ _TABLE_3_SINGLE = _PAPER | {
 }
 
 _FIXMATCH = {"name": "fixmatch", "preset": "official"}
-_BALANCED = _PAPER | {
+_RECIPES["balanced_fixmatch"] = _PAPER | {
     "title": "FixMatch on 40 balanced labels of CIFAR-10",
     "about": (
         "The number of Sohn et al. (2020) that the paper compares Table 3 with: four "
@@ -288,11 +296,6 @@ _DIFFERENCES = (
     "of training and ten trials instead of three; beside it what the paper printed for "
     "CIFAR-10."
 )
-_TWIN_DATA: dict[str, tuple[str, _Fields]] = {
-    "digits": ("digits", {"name": "digits"}),
-    "mnist": ("MNIST", _MNIST["conditions"][0]["settings"]["data"]),
-    "fashion_mnist": ("Fashion-MNIST", _FASHION["conditions"][0]["settings"]["data"]),
-}
 
 
 def _table_1_twin(title: str, data: _Fields) -> _Fields:
@@ -326,30 +329,10 @@ def _table_3_twin(title: str, data: _Fields) -> _Fields:
     }
 
 
-# ----------------------------------------------------------------------------- by name
+_RECIPES |= {f"table1_{name}": _table_1_twin(*_DATA[name]) for name in _DATA}
+_RECIPES |= {f"table3_{name}": _table_3_twin(*_DATA[name]) for name in _DATA}
 
-_RECIPES: dict[str, _Fields] = {
-    "digits": _DIGITS,
-    "digits_imbalanced": _imbalanced(_DIGITS, 120),
-    "mnist": _MNIST,
-    "mnist_imbalanced": _imbalanced(_MNIST, 1500),
-    "fashion_mnist": _FASHION,
-    "fashion_mnist_imbalanced": _imbalanced(_FASHION, 1500),
-    "repeated_mnist": _REPEATED_MNIST,
-    "cifar10": _CIFAR10,
-    "cifar10_imbalanced": _imbalanced(_CIFAR10, 3000),
-    "cifar100": _CIFAR100,
-    "cifar100_imbalanced": _imbalanced(_CIFAR100, 300, 100),
-    "cifar100_iou": _CIFAR100_IOU,
-    "table1_cifar10": _TABLE_1,
-    "table2_cifar100": _TABLE_2,
-    "figure1_iou": _FIGURE_1,
-    "table3_zero_shot": _TABLE_3_ZERO,
-    "table3_single_shot": _TABLE_3_SINGLE,
-    "balanced_fixmatch": _BALANCED,
-    **{f"table1_{name}": _table_1_twin(*_TWIN_DATA[name]) for name in _TWIN_DATA},
-    **{f"table3_{name}": _table_3_twin(*_TWIN_DATA[name]) for name in _TWIN_DATA},
-}
+# ----------------------------------------------------------------------------- by name
 
 _SUPERVISED = "_supervised"
 # What a step costs without unlabeled images: a third on digits, where measuring and
@@ -419,12 +402,12 @@ def demo_experiment(*, is_fast: bool = False) -> Experiment:
         "name": "demo",
         "title": "Which digits to label",
         "about": (
-            "Each strategy chooses ten digits at a time, the first ten too, from a "
-            "pool of 600 that differs from seed to seed; the learner blend learns in "
-            "milliseconds. FixMatch+DARP is the paper's protocol: ten labels are "
-            "given, one of each digit, each strategy chooses ten more of 1,297, and a "
-            "small network learns from labeled and unlabeled images. npc is as "
-            "printed. Digits are easy; your images will give other numbers."
+            "Each strategy chooses ten digits at a time from a pool of 600 that "
+            "differs from seed to seed, and the learner blend learns in milliseconds. "
+            "FixMatch+DARP is the paper's protocol: one label of each digit is given, "
+            "each strategy chooses ten more of 1,297, and a small network learns from "
+            "all images. npc is as printed. Digits are easy; your images will give "
+            "other numbers."
         ),
         "conditions": [
             {"name": "blend", "own_pools": True, **blend},

@@ -42,11 +42,8 @@ class Mlflow:
             os.environ.setdefault(_RETRIES, "1")
             self._client = mlflow.MlflowClient(uri)
             known = self._client.get_experiment_by_name(experiment)
-            self._experiment = (
-                known.experiment_id
-                if known
-                else self._client.create_experiment(experiment)
-            )
+            create = self._client.create_experiment
+            self._experiment = known.experiment_id if known else create(experiment)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

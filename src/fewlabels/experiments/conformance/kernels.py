@@ -7,12 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fewlabels.experiments.conformance.problems import (
-    Promise,
-    Verdict,
-    generators_moved_by,
-    require,
-)
+from fewlabels.experiments.conformance import problems
+from fewlabels.experiments.conformance.problems import Promise, Verdict, require
 from fewlabels.protocols import Factored, InnerProduct, Kernel
 from fewlabels.rng import stream
 from fewlabels.search.inputs import least_eigenvalue
@@ -125,7 +121,7 @@ def semidefinite(trial: KernelTrial) -> Verdict:
 def repeatable_values(trial: KernelTrial) -> Verdict:
     """Equal questions get equal answers, and global generators are left alone."""
     block = trial.kernel.block
-    again, moved = generators_moved_by(lambda: block(trial.items, trial.items))
+    again, moved = problems.generators_moved_by(lambda: block(trial.items, trial.items))
     require(
         not moved and torch.equal(again, trial.gram),
         f"Two equal calls of block differ, or drew from the global generator of "

@@ -14,14 +14,7 @@ import torch
 
 from fewlabels.errors import FewlabelsError, StrategyError
 from fewlabels.experiments.conformance import problems
-from fewlabels.experiments.conformance.problems import (
-    CheckCase,
-    Promise,
-    Verdict,
-    problem,
-    require,
-    showing,
-)
+from fewlabels.experiments.conformance.problems import Promise, Verdict, problem
 from fewlabels.pool import (
     Answers,
     Pool,
@@ -50,7 +43,7 @@ class _RefusedError(StrategyError):
 
 def _ask(
     strategy: Strategy,
-    given: CheckCase,
+    given: problems.CheckCase,
     size: int = _SIZE,
     *,
     seed: int = 0,
@@ -115,7 +108,7 @@ def distinct(strategy: Strategy) -> Verdict:
     for _, query in _sample_queries(strategy):
         item, times = Counter(query.indices.tolist()).most_common(1)[0]
         fault = f"It chose item {item} {times} times in a query of {len(query)}."
-        require(times == 1, fault)
+        problems.require(times == 1, fault)
     return "no item twice"
 
 
@@ -123,7 +116,7 @@ def candidates_only(strategy: Strategy) -> Verdict:
     """It chooses nothing that is labeled, withheld or not in the pool."""
     for pool, query in _sample_queries(strategy):
         wrong = query.indices[~torch.isin(query.indices, pool.candidates)].tolist()
-        require(
+        problems.require(
             not wrong,
             f"It picked {wrong[:5]}, which are labeled, withheld or not in the pool of "
             f"{len(pool)}. Return positions in the whole pool: pool.candidates[k].",
@@ -144,7 +137,7 @@ def seeded_query(strategy: Strategy) -> Verdict:
         problems.move_generators()
         again = choice(3)
         for name, before in first.items():
-            require(
+            problems.require(
                 repr(before) == repr(again[name]),
                 f"Equal inputs and generators gave the {name} {before} and then "
                 f"{again[name]}. Draw from the given generator alone; use no clock and "
@@ -188,12 +181,12 @@ def no_memory(strategy: Strategy) -> Verdict:
     names = sorted({*before, *after})
     changed = [name for name in names if before.get(name) != after.get(name)]
     fault = f"Its attributes changed with a call: {', '.join(changed)}. {_FORGET}"
-    require(not changed, fault)
+    problems.require(not changed, fault)
     _, first, second, later = (query.indices.tolist() for query in queries)
     if first != second:
         return "not run", "equal calls differ anyway; mend 'seeded' first"
     seen = f"It chose {second}, and {later} after a call with another pool"
-    require(second == later, f"{seen}. {_FORGET}")
+    problems.require(second == later, f"{seen}. {_FORGET}")
     return "calls in between change nothing"
 
 
@@ -203,7 +196,7 @@ def keeps_a_record(strategy: Strategy) -> Verdict:
     check_record(query)
     for key, entry in query.record.items():
         back = json.loads(json.dumps(entry))
-        require(
+        problems.require(
             back == entry,
             f"record['{key}'] is {entry!r} and comes back from the round's file as "
             f"{back!r}; give lists, text and finite numbers, with text as keys.",
@@ -226,7 +219,7 @@ def following_round(strategy: Strategy) -> Verdict:
         query=Query(query.indices, query.value, record),
         answers=given,
     )
-    later = CheckCase(pool.with_answers(given), classifier)
+    later = problems.CheckCase(pool.with_answers(given), classifier)
     check_query(_ask(strategy, later, history=(done,)), later.pool, _SIZE)
     return "a second query after the first was answered"
 
@@ -247,7 +240,9 @@ def refuses_too_many(strategy: Strategy) -> Verdict:
     )
 
 
-def _copes_with(*cases: Callable[[], CheckCase]) -> Callable[[Strategy], Verdict]:
+def _copes_with(
+    *cases: Callable[[], problems.CheckCase],
+) -> Callable[[Strategy], Verdict]:
     """Return a check on awkward pools; a refusal in words will do."""
 
     def judge(strategy: Strategy) -> Verdict:
@@ -277,7 +272,7 @@ def ignores_order(strategy: Strategy) -> Verdict:
         there = _ask(strategy, problems.permuted(problem(seed), order)).indices
         back = set(order[there].tolist())
         seen = f"It chose {sorted(usual)}, and in another order {sorted(back)}"
-        require(usual == back, f"{seen}. Remove the attribute ignores_order.")
+        problems.require(usual == back, f"{seen}. Remove the attribute ignores_order.")
     return f"{len(_SEEDS)} permuted pools, the same items"
 
 
@@ -285,8 +280,8 @@ _FIRST = ("a query",)
 _SOUND = ("a query", "distinct", "candidates only", "record")
 _ROWS = torch.arange(problems.NUM_ITEMS)
 _EQUAL_ITEMS = (
-    lambda: showing(problem(3), _ROWS // 2 * 2),  # every item has a twin
-    lambda: showing(problem(3), _ROWS * 0),  # all are alike
+    lambda: problems.showing(problem(3), _ROWS // 2 * 2),  # every item has a twin
+    lambda: problems.showing(problem(3), _ROWS * 0),  # all are alike
 )
 _FEW_LABELS = (partial(problem, 1, 1), problems.missing_class)
 PROMISES = (

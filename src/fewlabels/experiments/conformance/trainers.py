@@ -307,10 +307,10 @@ def no_labels(trial: TrainerTrial) -> Verdict:
 
 
 def _of_classifier(promise: Promise) -> Promise:
-    def judge(trial: TrainerTrial) -> Verdict:
-        return promise.judge(trial.classified)
-
-    return Promise(promise.name, judge, ("a classifier", *promise.after))
+    return promise._replace(
+        judge=lambda trial: promise.judge(trial.classified),
+        after=("a classifier", *promise.after),
+    )
 
 
 _TRAINED = ("a classifier", "outputs")

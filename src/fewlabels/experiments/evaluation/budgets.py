@@ -4,8 +4,7 @@ Shapes: S seeds, T numbers of labels at which accuracy was measured, U those of 
 labels, B resamples, K trainings.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,8 +20,7 @@ _RESAMPLES = 2000
 _DIGITS = 12  # of accuracies that count as equal
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Band:
+class Band(NamedTuple):
     """Mean accuracy over seeds at each number of labels, all of shape (T,)."""
 
     mean: Array
@@ -34,8 +32,7 @@ class Band:
     """Upper end of it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Noise:
+class Noise(NamedTuple):
     """How much accuracy differs between trainings on one and the same label set."""
 
     mean: float
@@ -139,8 +136,7 @@ def retraining_noise(accuracies: ArrayLike, *, level: float = 0.95) -> Noise:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Saving:
+class Saving(NamedTuple):
     """How many random labels reach the accuracy of one measurement."""
 
     num_labels: int
@@ -203,9 +199,8 @@ def area_under_curve(num_labels: ArrayLike, accuracies: ArrayLike) -> Array:
     Returns:
         The areas, shape (...). Of a single measurement, its accuracy.
     """
-    labels_T, array_T = curves(
-        "num_labels", num_labels, "accuracies", accuracies, "(..., measurements)"
-    )
+    axes = "(..., measurements)"
+    labels_T, array_T = curves(num_labels, "accuracies", accuracies, axes)
     if len(labels_T) == 1:
         return array_T[..., 0].copy()
     return np.asarray(np.trapezoid(array_T, labels_T) / (labels_T[-1] - labels_T[0]))
@@ -247,12 +242,11 @@ def labels_saved(
     Returns:
         A saving per measurement of the strategy.
     """
-    shape = "(seeds, measurements)"
-    labels_T, own_ST = curves("num_labels", num_labels, "accuracies", accuracies, shape)
+    axes = "(seeds, measurements)"
+    labels_T, own_ST = curves(num_labels, "accuracies", accuracies, axes)
     given_U = num_labels if random_labels is None else random_labels
-    labels_U, random_SU = curves(
-        "random_labels", given_U, "random_accuracies", random_accuracies, shape
-    )
+    random = "random_accuracies", random_accuracies
+    labels_U, random_SU = curves(given_U, *random, axes, of="random")
     check_range("level", level, above=0, below=1)
     num_seeds = len(own_ST)
     check_count("random_accuracies", len(random_SU), num_seeds, "seed")
@@ -296,9 +290,8 @@ def _needed(accuracies_T: Array, labels_U: Array, random_U: Array) -> Array:
     is_inside_T = (behind_T > 0) & (behind_T < len(curve_U))
     after = behind_T[is_inside_T]
     before = after - 1  # below the accuracy, so that the step is not flat
-    share = (wanted_T[is_inside_T] - curve_U[before]) / (
-        curve_U[after] - curve_U[before]
-    )
+    rise = curve_U[after] - curve_U[before]
+    share = (wanted_T[is_inside_T] - curve_U[before]) / rise
     logs_U = np.log1p(labels_U)  # of one label more, for a start without any
     steps = logs_U[before] + share * (logs_U[after] - logs_U[before])
     needed_T[is_inside_T] = np.expm1(steps).round(_DIGITS - 3)

@@ -16,7 +16,7 @@ Shapes: A strategies, S seeds, T numbers of labels at which accuracy was measure
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -80,16 +80,16 @@ def finite(name: str, values: ArrayLike, shape: str) -> Array:
 
 
 def curves(
-    labels_name: str, num_labels: ArrayLike, name: str, values: ArrayLike, shape: str
+    num_labels: ArrayLike, name: str, values: ArrayLike, axes: str, of: str = "num"
 ) -> tuple[Array, Array]:
     """Return rising numbers of labels (T,), and what was measured there (..., T)."""
-    labels_T = finite(labels_name, num_labels, "(measurements,)")
+    labels_T = finite(f"{of}_labels", num_labels, "(measurements,)")
     if (np.diff(labels_T) <= 0).any() or labels_T[0] < 0 or (labels_T % 1).any():
         raise UsageError(
-            f"{labels_name} is {labels_T.tolist()}; give rising whole numbers from 0."
+            f"{of}_labels is {labels_T.tolist()}; give rising whole numbers from 0."
         )
-    array = finite(name, values, shape)
-    check_count(name, array.shape[-1], len(labels_T), f"entry of {labels_name}")
+    array = finite(name, values, axes)
+    check_count(name, array.shape[-1], len(labels_T), f"entry of {of}_labels")
     return labels_T, array
 
 
@@ -114,11 +114,11 @@ class PairedTest:
     """Cohen's d of the differences (dz): their mean over their sample deviation."""
     t_p: float
     """Two-sided p value of the paired t-test."""
-    t_holm: float
+    t_holm: float = np.nan
     """``t_p`` after Holm's correction for all comparisons of one call."""
     wilcoxon_p: float
     """Two-sided p value of Wilcoxon's signed rank test."""
-    wilcoxon_holm: float
+    wilcoxon_holm: float = np.nan
     """``wilcoxon_p`` after the same correction."""
     wins: int
     """Seeds on which ``name`` is higher."""
@@ -133,8 +133,7 @@ class PairedTest:
         return not np.isnan(self.t_p)
 
 
-@dataclass(frozen=True)
-class Welch:
+class Welch(NamedTuple):
     """Welch's test of two means."""
 
     t: float
@@ -230,18 +229,18 @@ def paired_tests(
         raise ShapeError(
             f"The strategies have {sorted(sizes)} seeds; give all the same, 2 or more."
         )
-    tests, size = [], sizes.pop()
+    tests, size, base_S = [], sizes.pop(), arrays.pop(against)
     factor = float(stats.t.ppf((1 + level) / 2, size - 1))
-    for name in values:
-        if name == against:
-            continue
-        difference_S = paired_differences(arrays[name], arrays[against])
+    for name, array_S in arrays.items():
+        difference_S = paired_differences(array_S, base_S)
         mean = float(difference_S.mean())
         spread = difference_S.std(ddof=1) if can_be_tested(difference_S) else np.nan
         overlap = (overlaps or {}).get(name, 0.0)
         check_range(f"overlaps['{name}']", overlap, at_least=0, at_most=1)
         excess = 1 + size * overlap / (1 - overlap) if overlap < 1 else np.inf
         reach = float(factor * spread * np.sqrt(excess / size)) if spread else 0.0
+        # By ranks too: the p value of a normal deviate as many times smaller.
+        deviate = stats.norm.isf(signed_rank_p(difference_S) / 2) / np.sqrt(excess)
         tests.append(
             PairedTest(
                 name=name,
@@ -252,9 +251,7 @@ def paired_tests(
                 high=mean + reach,
                 effect_size=float(mean / spread) if spread else 0.0,
                 t_p=float(t_p_values(difference_S[:, None], excess)[0]),
-                wilcoxon_p=_deflated(signed_rank_p(difference_S), excess),
-                t_holm=np.nan,
-                wilcoxon_holm=np.nan,
+                wilcoxon_p=float(2 * stats.norm.sf(deviate)),
                 wins=int((difference_S > 0).sum()),
                 losses=int((difference_S < 0).sum()),
                 overlap=overlap,
@@ -273,8 +270,7 @@ def corrected(tests: Sequence[PairedTest]) -> tuple[PairedTest, ...]:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class LabelGain:
+class LabelGain(NamedTuple):
     """What the labels of one query add to accuracy, by two ways of training."""
 
     num_before: int
@@ -323,19 +319,14 @@ def label_gains(
         The gain of each query; Holm's correction is over these.
     """
     shape = "(seeds, measurements)"
-    labels_T, alone_ST = curves(
-        "num_labels", num_labels, "supervised", supervised, shape
-    )
-    _, all_ST = curves(
-        "num_labels", num_labels, "semi_supervised", semi_supervised, shape
-    )
+    labels_T, alone_ST = curves(num_labels, "supervised", supervised, shape)
+    _, all_ST = curves(num_labels, "semi_supervised", semi_supervised, shape)
     gains = {"supervised": np.diff(alone_ST), "semi-supervised": np.diff(all_ST)}
-    overlaps = {"semi-supervised": overlap}
     tests = [
         paired_tests(
             {name: array[:, step] for name, array in gains.items()},
             against="supervised",
-            overlaps=overlaps,
+            overlaps={"semi-supervised": overlap},
         )[0]
         for step in range(len(labels_T) - 1)
     ]
@@ -400,8 +391,7 @@ def welch(
     return Welch(float(result.statistic), float(result.pvalue))
 
 
-@dataclass(frozen=True, eq=False)
-class Penalties:
+class Penalties(NamedTuple):
     """The matrix, read by rows: the row's strategy beats the column's."""
 
     names: tuple[str, ...]
@@ -481,7 +471,7 @@ def penalty_checkpoints(
         UsageError: If no accuracy was measured at one of these numbers of labels.
     """
     name, axes = "random_accuracies", "(measurements,)"
-    labels_T, random_T = curves("num_labels", num_labels, name, random_accuracies, axes)
+    labels_T, random_T = curves(num_labels, name, random_accuracies, axes)
     counted = [0]
     step = labels_T[1] - labels_T[0] if len(labels_T) > 1 else np.inf
     while (wanted := labels_T[0] + step) <= labels_T[-1]:
@@ -518,12 +508,10 @@ def t_p_values(differences_ST: Array, excess: float = 1.0) -> Array:
 
     ``excess`` is how many times the variance of the mean is that of independent seeds.
     """
-    num_seeds, num_measured = differences_ST.shape
+    num_seeds = len(differences_ST)
     means_T = differences_ST.mean(axis=0)
     spread_T = differences_ST.std(axis=0, ddof=1)
-    sizes_T = np.divide(
-        means_T, spread_T, out=np.zeros(num_measured), where=spread_T > 0
-    )
+    sizes_T = means_T / np.where(spread_T > 0, spread_T, np.inf)
     t_T = sizes_T * np.sqrt(num_seeds / excess)
     p_T = 2 * stats.t.sf(np.abs(t_T), num_seeds - 1)
     return np.where(can_be_tested(differences_ST), p_T, np.nan)
@@ -554,8 +542,3 @@ def signed_rank_p(differences_S: Array) -> float:
     reached = ranks[moved > 0].sum()
     rarer = min(chances[: reached + 1].sum(), chances[reached:].sum())
     return float(min(1, 2 * rarer))
-
-
-def _deflated(p: float, excess: float) -> float:
-    """Return a two-sided p value if the variance is so many times as large."""
-    return float(2 * stats.norm.sf(stats.norm.isf(p / 2) / np.sqrt(excess)))

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, comb, erfc, exp, floor, lgamma, log, log1p, sqrt
 from statistics import covariance, fmean, median, variance
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fewlabels.errors import check_count, check_range, count, whole_number
 
@@ -127,8 +127,7 @@ def late_median(evaluations: Mapping[int, float]) -> float:
     return median(evaluations[step] for step in late[-_MOST_LATE:])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Confidences:
+class Confidences(NamedTuple):
     """How sure a model is: the probability of the class that it predicts."""
 
     checks: Sequence[float]
@@ -197,11 +196,10 @@ def accuracy_interval(
     audited = whole_number("num_audited", num_audited)
     check_range("level", level, above=0, below=1)
     check_range("num_right", right, at_least=0, at_most=audited)
-    low, high, tail, wrong = 0.0, 1.0, (1 - level) / 2, audited - right
-    if right:  # to be so often right is rare, or to be so often wrong
-        low = chance_of(right, audited, tail)
-    if wrong:
-        high = 1 - chance_of(wrong, audited, tail)
+    tail, wrong = (1 - level) / 2, audited - right
+    # To be so often right is rare, or to be so often wrong.
+    low = chance_of(right, audited, tail) if right else 0.0
+    high = 1 - chance_of(wrong, audited, tail) if wrong else 1.0
     return AuditedAccuracy(
         num_right=right, num_audited=audited, low=low, high=high, level=level
     )
@@ -523,18 +521,14 @@ def stopping_advice(gain: Gain | None, audited: AuditedAccuracy | None) -> str:
         The sentences; empty where nothing is known.
     """
     sentences = []
-    if gain is not None and gain.gain is not None:
-        stop = f"You may stop labeling (under {100 * LITTLE:g} points for 20 labels)"
-        words = stop if gain.is_little else "Go on labeling"
-        sentences.append(f"{words}: {gain}")
-    elif gain is not None:
-        sentences.append(str(gain))
-    confirmed = None if audited is None else checks_to_confirm(audited)
-    if confirmed is not None:
-        number, accuracy = confirmed
-        sentences.append(
-            f"About {number} more random checks would confirm {100 * accuracy:.0f} %."
-        )
+    if gain is not None:
+        stop = f"You may stop labeling (under {100 * LITTLE:g} points for 20 labels): "
+        words = stop if gain.is_little else "Go on labeling: "
+        sentences.append(f"{'' if gain.gain is None else words}{gain}")
+    if audited is not None and (confirmed := checks_to_confirm(audited)):
+        number, share = confirmed
+        checks = f"About {number} more random checks would confirm"
+        sentences.append(f"{checks} {100 * share:.0f} %.")
     return " ".join(sentences)
 
 

@@ -1,15 +1,15 @@
 """The records that a label store takes and returns, and what annotators agree on."""
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from itertools import combinations
 from typing import Any, Literal
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from fewlabels.errors import UsageError, check_range
 
@@ -55,6 +55,8 @@ CLASS_EVENTS = NAMING | {Kind.CLASS_RETIRED, Kind.CLASS_RESTORED}
 _CANONICAL = json.JSONEncoder(
     sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")
 )
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # zero bytes and halves of characters
 
 
 def num_answers(kind: Kind, overlap: int) -> int:
@@ -111,15 +113,12 @@ class Event:
             if (getattr(self, name) is not None) != is_needed:
                 verb = "needs" if is_needed else "has no"
                 raise UsageError(f"An event '{kind}' {verb} {name}; got {self!r}.")
-        is_uuid = False
-        with suppress(ValueError, AttributeError, TypeError):
-            is_uuid = str(UUID(self.uuid)) == self.uuid
         problem = ""
         if kind in NAMING and not str(self.payload.get("name") or "").strip():
             problem = "needs a payload with a 'name'"
         elif not self.annotator.strip():
             problem = "needs an annotator: a name that is not empty"
-        elif not is_uuid:
+        elif not _UUID.fullmatch(str(self.uuid)):
             problem = f"has '{self.uuid}', which is not a UUID; use store.new_uuid"
         if problem:
             raise UsageError(f"An event '{kind}' {problem}.")
@@ -287,17 +286,11 @@ class Leased:
 def _check_text(*words: str | None) -> None:
     """Refuse what only some databases take: half characters and zero bytes."""
     for word in filter(None, words):
-        try:
-            is_good = b"\0" not in word.encode()
-        except UnicodeEncodeError:
-            is_good = False
-        if not is_good:
+        if _UNSTORABLE.search(word):
             raise UsageError(f"{word!r} holds a character that cannot be stored.")
 
 
-def _check_json(what: str, value: Mapping[str, Any] | None) -> None:
-    if not value:
-        return
+def _check_json(what: str, value: Mapping[str, Any]) -> None:
     try:
         _check_text(canonical(value))
     except (TypeError, ValueError) as error:

@@ -199,7 +199,7 @@ export class LabelView {
     const lead = Math.min(86400, (performance.now() - this.shownAt) / 1000);
     // An image that was confirmed before: it costs nothing, and others are not asked.
     const again = item.is_repeat ? (verb === "label" ? "repeat" : "change") : verb;
-    const action = this.page.action(again, { item: item.id });
+    const action = this.page.action(again, { item: item.id, path: "/api/act" });
     if (again === "repeat") action.name = name;
     if (again === "label") {
       action.name = name;
