@@ -215,7 +215,7 @@ def import_object(kind: str, path: str) -> Any:
         if is_added and "" in sys.path:
             sys.path.remove("")
     if not hasattr(module, attribute):
-        raise UsageError(f"The module '{name}' has no '{attribute}'.")
+        raise UsageError(f"The module '{name}' has no '{attribute}'; correct it.")
     return getattr(module, attribute)
 
 
