@@ -475,7 +475,8 @@ def worth() -> str:
     return (
         f"**{IN_FOCUS} labels chosen by `{DEFAULT_STRATEGY}`, the default, do what "
         f"{numbers[0]} random labels do on CIFAR-10, and {numbers[1]} on CIFAR-100 in "
-        f"20 groups** (95 % intervals over {pools}; the same learner for all).\n"
+        f"20 groups** (95 % intervals over {pools}; the same learner for all, over "
+        "features of Lite0).\n"
     )
 
 

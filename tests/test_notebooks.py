@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -58,22 +59,40 @@ def test_an_own_strategy_and_an_own_loss_are_run(tmp_path, monkeypatch):
     assert num_classes == 10
 
 
+def started(folder, *words):
+    """Start Python in a folder and a process group of its own, as a terminal does."""
+    return subprocess.Popen(
+        [sys.executable, *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "MPLBACKEND": "agg"},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
 @pytest.mark.slow  # twelve runs in processes of their own
 def test_a_day_in_one_script(tmp_path):
     script = FOLDER / "day.py"
     assert sum(bool(line.strip()) for line in script.read_text().splitlines()) <= 60
     shutil.copy(script, tmp_path)
-    done = subprocess.run(
-        [sys.executable, "day.py"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "MPLBACKEND": "agg"},
-        capture_output=True,
-        text=True,
-        timeout=290,
-    )
-    assert done.returncode == 0, done.stderr
-    assert set(ast.literal_eval(done.stdout)) == {None}
+
+    with started(tmp_path, "day.py") as day:
+        before = [day.stdout.readline() for _ in range(4)]  # three beginnings, a run
+        os.killpg(day.pid, signal.SIGINT)
+        before += day.stdout.readlines()
+    assert day.returncode != 0
+
+    with started(tmp_path, "day.py") as day:
+        after = [line for line in day.stdout if line.endswith(": finished\n")]
+    assert day.returncode == 0
+    assert len(before + after) == len(set(before + after)) == 3 + 4 * 3
     frame = bench.read_results(tmp_path / "bench").to_frame()
     assert isinstance(frame, pd.DataFrame)
     assert len(frame) == 4 * 3 * 3
     assert (tmp_path / "curves.png").stat().st_size > 1000
+
+    # From a notebook: nothing is left to do.
+    code = "from day import bench, experiment; print([*bench.run(experiment, 'bench')])"
+    with started(tmp_path, "-c", code) as cell:
+        assert cell.stdout.read() == "[]\n"

@@ -1,4 +1,4 @@
-"""A day of research: own data, strategy, kernel and loss; stop, resume, plot."""
+"""A day of research: own data, strategy, kernel and loss. Ctrl-C, and start again."""
 
 from dataclasses import dataclass
 
@@ -53,20 +53,20 @@ class EntropyMinimum(Learner):
         return Loss.of(supervised, entropy, weight=0.1)
 
 
+npc = {"name": "npc", "kernel": "day:Cosine"}
+settings = {"data": "day:digits", "start": 10, "query": 10, "budget": 30}
+settings["trainer"] = {"name": "day:EntropyMinimum", "steps": 60, "ema_decay": 0.9}
+experiment = bench.Experiment(
+    name="day",
+    conditions=[{"settings": settings}],
+    strategies=["random", "margin", "day:Farthest", npc],
+    seeds=[0, 1, 2],
+)
+
 if __name__ == "__main__":
-    npc = {"name": "npc", "kernel": "day:Cosine"}
-    settings = {"data": "day:digits", "start": 10, "query": 10, "budget": 30}
-    settings["trainer"] = {"name": "day:EntropyMinimum", "steps": 60, "ema_decay": 0.9}
-    conditions, compared = (
-        [{"settings": settings}],
-        ["random", "margin", "day:Farthest"],
-    )
-    experiment = bench.Experiment(
-        name="day", conditions=conditions, strategies=[*compared, npc], seeds=[0, 1, 2]
-    )
-    for _ in bench.run(experiment, "bench"):
-        break  # as Ctrl-C or a crash would
-    print([ended.error for ended in bench.run(experiment, "bench")])  # what was missing
+    for ended in bench.run(experiment, "bench"):  # what is missing, on all cores
+        print(ended, flush=True)
     frame = bench.read_results("bench").to_frame()
-    axes = frame.groupby(["labels", "strategy"])["accuracy"].mean().unstack().plot()
-    axes.figure.savefig("curves.png")
+    means = frame.groupby(["num_labeled", "strategy"])["accuracy"].mean().unstack()
+    print(means.to_string())
+    means.plot().figure.savefig("curves.png")

@@ -198,6 +198,9 @@ def import_object(kind: str, path: str) -> Any:
     if not is_import_path(path):
         raise UsageError(f"The {kind} '{path}' is not of the form package.module:Name.")
     name, _, attribute = path.partition(":")
+    if name == "__main__":
+        fix = f"write it into a file my_module.py and give 'my_module:{attribute}'"
+        raise UsageError(f"No other process finds the {kind} '{path}'; {fix}.")
     is_added = "" not in sys.path
     if is_added:
         sys.path.append("")

@@ -26,7 +26,7 @@ from fewlabels.projects.training_plan import (
 from fewlabels.training import darp
 
 STEP, EMBED, REFINE = 0.5, 0.1, 0.01
-ENCODED = {"encoder": "efficientnet-lite0", "encoder_options": {"size": 160}}
+ENCODED = {"encoder": "efficientnet-lite2", "encoder_options": {"size": 160}}
 resolve_once = cache(encoders.resolve)  # a network of millions of weights
 
 

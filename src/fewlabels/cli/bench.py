@@ -45,9 +45,8 @@ def list_recipes(*, terminal: Json) -> None:
     recipes = [bench.recipe(name) for name in bench.names()]
     terminal.json([recipe.model_dump(mode="json") for recipe in recipes])
     drawn = Table(box=None, pad_edge=False)
-    for column in ("recipe", "size", "runs", "trainings", "time"):
-        drawn.add_column(column, no_wrap=True)
-    drawn.add_column("what it is", overflow="fold")
+    for column in ("recipe", "size", "runs", "trainings", "time", "what it is"):
+        drawn.add_column(column, no_wrap=column != "what it is")
     workers = jobs.LocalExecutor().num_workers
     nowhere = bench.BenchFolder(Path(os.devnull))
     for recipe in recipes:
@@ -118,8 +117,8 @@ def run(
     if len(experiments) > 1:
         total = bench.num_trainings(experiments)
         own = bench.num_trainings(experiments, other_readings=False)
-        lengths = {cost.steps for cost in costs}
-        length = _steps(lengths.pop()) if len(lengths) == 1 else "different lengths"
+        lengths = {_steps(cost.steps) for cost in costs}
+        length = lengths.pop() if len(lengths) == 1 else "different lengths"
         other = f", and {total - own} for other readings" if total > own else ""
         terminal.result(f"Total: {own} trainings of {length}{other}")
     if dry_run:
@@ -128,15 +127,11 @@ def run(
     folder.open()
     any_failed = False
     for experiment in experiments:
-        trackers = [bench.Mlflow(mlflow, experiment.name)] if mlflow else []
+        trackers: list[Any] = [bench.Mlflow(mlflow, experiment.name)] if mlflow else []
+        trackers += [bench.WeightsAndBiases(wandb)] if wandb else []
+        extras = {"tensorboard": tensorboard, "predictions": predictions}
         failed = do_runs(
-            experiment,
-            folder,
-            executor,
-            terminal,
-            trackers=trackers + ([bench.WeightsAndBiases(wandb)] if wandb else []),
-            tensorboard=tensorboard,
-            predictions=predictions,
+            experiment, folder, executor, terminal, trackers=trackers, **extras
         )
         any_failed |= failed > 0
         page = _write_report(folder, experiment.name, terminal)
@@ -184,12 +179,11 @@ def verify(
     terminal.result(f"{verdict.cell.label} ({verdict.cell.address}), --seed {drawn}")
     for change in verdict.changes:
         terminal.say(f"Note: {change}")
-    if not verdict.differences:
-        terminal.result("Identical: every round, item by item and bit by bit.")
-        return
     for difference in verdict.differences:
         terminal.result(difference)
-    raise Exit(1)
+    if verdict.differences:
+        raise Exit(1)
+    terminal.result("Identical: every round, item by item and bit by bit.")
 
 
 def build_experiment(

@@ -56,22 +56,21 @@ def embed(
         gpus: GPUs per actor with 'ray'; may be a fraction.
         dry_run: Try some images, print the cost, stop.
     """
-    on_cluster = {"--address": address, "--gpus": gpus or None}
-    on_cluster |= {"--cpus": None if cpus == 1 else cpus}
+    reserved = {"--gpus": gpus or None, "--cpus": None if cpus == 1 else cpus}
+    on_cluster = {"--address": address, **reserved}
     options.check_engine(engine, local={"--workers": workers}, ray=on_cluster)
     if workers is None and torch.cuda.is_available():
         workers = 1  # processes would share the GPU
     here = LocalExecutor(workers)
     work = planned(source, out, encoder=encoder, quality=quality, shard_size=shard_size)
     if dry_run:
-        cost = work.estimate(here.num_workers)
-        seconds = cost.seconds(here.num_workers)
+        cost, processes = work.estimate(here.num_workers), here.num_workers
+        seconds = cost.seconds(processes)
         result = asdict(cost) | {"seconds": seconds}
         words = (
-            f"{count(cost.num_images, 'image')} on "
-            f"{count(here.num_workers, 'worker')}: {duration(seconds)}, "
-            f"{cost.worker_hours:.2g} worker-hours, {cost.num_bytes / 1e6:,.0f} MB "
-            "of shards."
+            f"{count(cost.num_images, 'image')} on {count(processes, 'worker')}: "
+            f"{duration(seconds)}, {cost.worker_hours:.2g} worker-hours, "
+            f"{cost.num_bytes / 1e6:,.0f} MB of shards."
         )
     else:
         cluster = RayExecutor(address, cpus=cpus, gpus=gpus)
@@ -114,8 +113,7 @@ def select(
         engine: For shards: local, or ray for a cluster.
         processes: For shards: processes of this machine.
     """
-    given: dict[str, Any] = {"size": size, "seed": seed}
-    given["options"] = options.read_options(option)
+    given: Any = {"size": size, "seed": seed, "options": options.read_options(option)}
     own = {"--processes": None if processes == 1 else processes}
     options.check_engine(engine, local=own, ray={"--address": address})
     check_range("processes", processes, at_least=1)
@@ -123,9 +121,8 @@ def select(
     if source.is_dir():
         shards = Shards.open(source)
         with _executor(engine, processes, address, shards) as executor:
-            selection = select_shards(
-                strategy, shards, labels=labels, executor=executor, **given
-            )
+            given |= {"labels": labels, "executor": executor}
+            selection = select_shards(strategy, shards, **given)
         chosen: Sequence[str | int] = selection.ids
         result |= {"ids": chosen, "record": selection.record}
     else:

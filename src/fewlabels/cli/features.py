@@ -3,20 +3,19 @@
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.filesize import decimal
 from typer import Argument, Option
 
 from fewlabels.cli import options
 from fewlabels.cli.options import Json, documented
 from fewlabels.cli.terminal import Terminal, table
 from fewlabels.errors import UsageError, check_range
+from fewlabels.models.cache import CacheEntry, FeatureCache, remove, select_unused
 from fewlabels.models.catalog import RECOMMENDED
 from fewlabels.models.encoders import available, describe, forms
-
-if TYPE_CHECKING:
-    from fewlabels.models.cache import CacheEntry, FeatureCache
 
 Folder = Annotated[Path | None, Argument(help="Cache folder. [default: the user's]")]
 _GB = 10**9
@@ -89,8 +88,6 @@ def prune(
         unused (DAYS): Only rows unused this long.
         down_to (GB): Stop when this much is left.
     """
-    from fewlabels.models.cache import remove, select_unused
-
     check_range("--unused", unused, at_least=0)
     check_range("--down-to", down_to, at_least=0)
     if not (encoder or unused or down_to or everything):
@@ -103,16 +100,14 @@ def prune(
         max_bytes=round(down_to * _GB),
     )
     _print_kept(kept_in, going, terminal)
-    if going and not yes:
-        typer.confirm("Remove these rows?", abort=True, err=True)
-    remove(going)
     if going:
+        if not yes:
+            typer.confirm("Remove these rows?", abort=True, err=True)
+        remove(going)
         terminal.result(f"{_size(going)} freed.")
 
 
-def _cache(folder: Path | None) -> "FeatureCache":
-    from fewlabels.models.cache import FeatureCache
-
+def _cache(folder: Path | None) -> FeatureCache:
     if folder is None:
         return FeatureCache.of_this_user()
     if not folder.is_dir():
@@ -121,7 +116,7 @@ def _cache(folder: Path | None) -> "FeatureCache":
 
 
 def _print_kept(
-    kept_in: "FeatureCache", kept: list["CacheEntry"], terminal: Terminal
+    kept_in: FeatureCache, kept: list[CacheEntry], terminal: Terminal
 ) -> None:
     """Print what is in a cache, or goes from it."""
     rows = [asdict(entry) for entry in kept]
@@ -139,8 +134,5 @@ def _print_kept(
         terminal.result(f"No rows found in {kept_in.folder}.")
 
 
-def _size(kept: list["CacheEntry"]) -> str:
-    num_bytes = sum(entry.num_bytes for entry in kept)
-    if num_bytes >= _GB:
-        return f"{num_bytes / _GB:.2f} GB"
-    return f"{num_bytes / 1e6:.1f} MB"
+def _size(kept: list[CacheEntry]) -> str:
+    return decimal(sum(entry.num_bytes for entry in kept))

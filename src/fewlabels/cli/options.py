@@ -133,10 +133,8 @@ def documented(command: Command) -> Callable[..., None]:
 
 
 def _parameter(name: str, kind: Any, option: Any, default: Any) -> Parameter:
-    annotation = _ANNOTATED[kind, option]
-    return Parameter(
-        name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation
-    )
+    hint = _ANNOTATED[kind, option]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
 def taking(

@@ -24,9 +24,7 @@ MOST_LISTED = 20
 """Faults of an import that are shown in full."""
 
 Place = Annotated[Path, Argument(metavar="PROJECT", help="Project folder.")]
-classes = options.group(
-    "Add and rename the classes of a project; labels stay as they are."
-)
+classes = options.group("Add and rename classes of a project; labels stay as they are.")
 
 
 @options.taking(

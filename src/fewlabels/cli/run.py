@@ -71,11 +71,11 @@ def run(
         )
         torch.set_num_threads(resolved.threads)
         for done in execute(resolved, folder.path, pool, predictions=predictions):
-            right = done.accuracy
-            accuracy = "not measured" if right is None else f"{100 * right:5.1f} %"
+            share = done.accuracy
+            right = "not measured" if share is None else f"{100 * share:5.1f} %"
             asked = f"asked for {len(done.query)} more" if len(done.query) else "done"
             terminal.result(
-                f"{done.num_labeled:>6} labels   accuracy {accuracy}   {asked}"
+                f"{done.num_labeled:>6} labels   accuracy {right}   {asked}"
             )
             if terminal.as_json:
                 print_line(RoundLine.of(done, pool).to_json())

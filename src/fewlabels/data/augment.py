@@ -604,14 +604,8 @@ def brightness(_: Tensor, factor: Tensor) -> Tensor:
     return _blended(torch.zeros_like(entries), entries, factor[:, None, None])
 
 
-TABLES = {
-    "autocontrast": autocontrast,
-    "equalize": equalize,
-    "solarize": solarize,
-    "posterize": posterize,
-    "contrast": contrast,
-    "brightness": brightness,
-}
+_TABLED = (autocontrast, equalize, solarize, posterize, contrast, brightness)
+TABLES = {operation.__name__: operation for operation in _TABLED}
 """Operations that give tables, uint8, (m, c, 256) or, alike for all, (m, 1, 256)."""
 
 

@@ -5,7 +5,6 @@ Hashes of what items hold are equal for the same file or the same pixels.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -118,10 +117,6 @@ class RepeatedImages:
         """Return the number of items, copies included."""
         return self.times * len(self.images)
 
-    @cached_property
-    def _key(self) -> int:
-        return fork(stream(self.seed, "noise of repeated items"))
-
     def read(self, indices: Tensor) -> Tensor:
         """Return the items at ``indices``, each with its own noise."""
         pixels = self.images.read(indices % len(self.images))
@@ -129,8 +124,8 @@ class RepeatedImages:
             return pixels
         if pixels.dtype != torch.uint8:
             raise UsageError("Noise fits images only, not vectors; leave out noise.")
-        width = int(np.prod(self.shape))
-        uniform = keyed_uniforms(self._key, indices.numpy(), width)
+        key = fork(stream(self.seed, "noise of repeated items"))
+        uniform = keyed_uniforms(key, indices.numpy(), int(np.prod(self.shape)))
         half_step = 2.0**-54  # the inverse of the normal distribution is infinite at 0
         normal: Tensor = torch.special.ndtri(torch.from_numpy(uniform + half_step))
         noise = self.noise * _WHITE * normal.reshape(pixels.shape)

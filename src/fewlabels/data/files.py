@@ -13,14 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fewlabels import errors
 from fewlabels.data.decode import ImageFile, decode, inspect
 from fewlabels.data.untrusted import MEASURED, TRAIN, left_out, natural_key
-from fewlabels.errors import (
-    DataError,
-    LabelError,
-    UnreadableFile,
-    UnreadableFilesWarning,
-)
 from fewlabels.pool import UNKNOWN, Pool, Split
 from fewlabels.progress import track
 
@@ -69,8 +64,8 @@ class FileImages:
         file = self.files[index]
         try:
             pixels = decode(file, self.shape)
-        except DataError as error:
-            raise DataError(
+        except errors.DataError as error:
+            raise errors.DataError(
                 f"{file.path} has changed since it was loaded: {error}. Load it again."
             ) from error
         if (len(self._decoded) + 1) * pixels.nbytes <= _MEMORY:
@@ -92,16 +87,16 @@ class Listed:
 
 def check_files(
     listed: Iterable[tuple[str, Path]],
-) -> tuple[list[ImageFile], list[UnreadableFile]]:
+) -> tuple[list[ImageFile], list[errors.UnreadableFile]]:
     """Return the usable files, each checked to its last pixel, and the others."""
 
-    def check(pair: tuple[str, Path]) -> ImageFile | UnreadableFile:
+    def check(pair: tuple[str, Path]) -> ImageFile | errors.UnreadableFile:
         try:
             return inspect(*pair)
-        except DataError as error:
+        except errors.DataError as error:
             return left_out(pair[0], str(error))
 
-    pairs, checked = list(listed), list[ImageFile | UnreadableFile]()
+    pairs, checked = list(listed), list[ImageFile | errors.UnreadableFile]()
     with (
         ThreadPoolExecutor(_NUM_THREADS) as threads,
         track("Checking images", len(pairs)) as advance,
@@ -110,7 +105,7 @@ def check_files(
             checked.append(file)
             advance(1)
     usable = [file for file in checked if isinstance(file, ImageFile)]
-    return usable, [file for file in checked if isinstance(file, UnreadableFile)]
+    return usable, [file for file in checked if isinstance(file, errors.UnreadableFile)]
 
 
 def common_shape(files: Sequence[ImageFile], size: int | None) -> tuple[int, int, int]:
@@ -136,7 +131,7 @@ def file_pool(
     *,
     size: int | None,
     test_share: float,
-    left_out: Sequence[UnreadableFile] = (),
+    left_out: Sequence[errors.UnreadableFile] = (),
 ) -> Pool:
     """Return a pool of the listed files that are usable.
 
@@ -147,9 +142,9 @@ def file_pool(
     if not files:
         seen = [f"{len(unreadable)} cannot be used: {file}." for file in unreadable[:1]]
         words = [f"There is no image in {folder}.", *seen, "Give another folder."]
-        raise DataError(" ".join(words))
+        raise errors.DataError(" ".join(words))
     if unreadable:
-        warnings.warn(UnreadableFilesWarning(folder, unreadable), stacklevel=2)
+        warnings.warn(errors.UnreadableFilesWarning(folder, unreadable), stacklevel=2)
     by_name = {entry.name: entry for entry in listed}
     entries = [by_name[file.name] for file in files]
     # Classes whose files are all unreadable count, too.
@@ -169,10 +164,10 @@ def file_pool(
     is_test = torch.tensor(are_measured)
     bare = (is_test & (numbers == UNKNOWN)).nonzero().flatten().tolist()
     if bare:
-        what = f"{len(bare)} images of '{measured}'"
-        raise LabelError(f"{what} have no label, such as {entries[bare[0]].name}.")
+        what, first = f"{len(bare)} images of '{measured}'", entries[bare[0]].name
+        raise errors.LabelError(f"{what} have no label, such as {first}.")
     if is_test.all():
-        raise DataError(
+        raise errors.DataError(
             f"All {len(files)} images in {folder} are in the test split, where equal "
             f"images stay together. Put some into '{TRAIN}', or set test_share to 0."
         )

@@ -29,13 +29,8 @@ _ROWS_AT_ONCE = 8  # each may be a large image
 _UNPACKED_BYTES, _UNPACKED_RATIO = 2**30, 8
 """What may be written from any data set, and for each byte of a large one."""
 _MAGIC = (
-    (b"\x89PNG", ".png"),
-    (b"\xff\xd8\xff", ".jpg"),
-    (b"RIFF", ".webp"),
-    (b"GIF8", ".gif"),
-    (b"BM", ".bmp"),
-    (b"II*\0", ".tif"),
-    (b"MM\0*", ".tif"),
+    *((b"\x89PNG", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"RIFF", ".webp")),
+    *((b"GIF8", ".gif"), (b"BM", ".bmp"), (b"II*\0", ".tif"), (b"MM\0*", ".tif")),
 )
 
 
@@ -111,9 +106,8 @@ def _write_images(shards: list[tuple[str, Path]], goal: Path) -> None:
                 (partial / split).mkdir(exist_ok=True)
                 (partial / split / f"{number:07d}{ending}").write_bytes(content)
         if not any(partial.iterdir()):
-            raise DataError(
-                f"None of {num_rows.total()} rows for '{goal}' is an image."
-            )
+            total = num_rows.total()
+            raise DataError(f"None of {total} rows for '{goal}' is an image.")
         files.move(partial, goal)
 
 

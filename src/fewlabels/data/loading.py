@@ -97,7 +97,12 @@ def load(
     Returns:
         The pool.
     """
-    times, noise = _repetition(source, times, noise)
+    if isinstance(source, str) and source == "repeated-mnist":
+        # As in BatchBALD (Kirsch, van Amersfoort and Gal, 2019).
+        times = 3 if times is None else times
+        noise = 0.1 if noise is None else noise
+    if noise is not None and times is None:
+        raise UsageError("noise is for repeated items; give times as well.")
     check_range("size", 1 if size is None else size, at_least=1)
     check_range("test_share", test_share, at_least=0, below=1)
     ignores_labels = isinstance(labels, str) and labels == "none"
@@ -129,19 +134,6 @@ def load(
     if times is not None:
         pool = repeated(pool, times, noise=noise or 0.0, seed=seed)
     return pool
-
-
-def _repetition(
-    source: object, times: int | None, noise: float | None
-) -> tuple[int | None, float | None]:
-    """Return how often items are repeated, and the noise on them."""
-    if isinstance(source, str) and source == "repeated-mnist":
-        # As in BatchBALD (Kirsch, van Amersfoort and Gal, 2019).
-        times = 3 if times is None else times
-        noise = 0.1 if noise is None else noise
-    if noise is not None and times is None:
-        raise UsageError("noise is for repeated items; give times as well.")
-    return times, noise
 
 
 def _load_name_or_path(

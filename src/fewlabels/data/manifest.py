@@ -16,7 +16,6 @@ from fewlabels.files import parse_json
 from fewlabels.pool import Pool
 
 _COLUMNS = (*FILE_COLUMNS, "label", "split")
-_SPLITS = (None, TRAIN, *MEASURED)
 _NAMES_ONLY = 32  # times as many rows, where names alone are kept
 
 
@@ -66,7 +65,7 @@ def _listed(path: Path, *, use_labels: bool, factor: int = 1) -> dict[str, Liste
         name = file.as_posix()
         if name in listed:
             raise DataError(f"{where} names {name} a second time; name it once.")
-        if (split.lower() or None) not in _SPLITS:
+        if split.lower() not in {"", TRAIN, *MEASURED}:
             seen, words = reprlib.repr(split), ", ".join((TRAIN, *MEASURED))
             raise DataError(f"{where} has the split {seen}; write one of {words}.")
         label = _word(row, "label", where) if use_labels else None

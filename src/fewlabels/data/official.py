@@ -28,13 +28,7 @@ import torch
 from numpy.typing import NDArray
 
 from fewlabels.data.arrays import pool_from_arrays
-from fewlabels.data.untrusted import (
-    DAMAGE,
-    PUBLISHED_BYTES,
-    PUBLISHED_ITEMS,
-    open_untrusted,
-    read_npz,
-)
+from fewlabels.data.untrusted import DAMAGE, open_untrusted, read_npz
 from fewlabels.errors import DataError, DownloadError
 from fewlabels.files import cache_folder
 from fewlabels.pool import Pool
@@ -46,6 +40,8 @@ TIMEOUT = 30.0
 """Seconds without a byte after which a server is given up."""
 
 _MOST_BYTES, _CHUNK = 2**32, 2**18
+_FILE_BYTES, _FILE_ITEMS = 2**28, 2**20
+"""Most bytes and items of an official file."""
 _ARRAY_NAMES = {
     ("numpy.core.multiarray", "_reconstruct"),
     ("numpy", "ndarray"),
@@ -315,7 +311,7 @@ def read_published(folder: Path, standard: StandardSet) -> list[bytes] | None:
     is_there = [path.exists() for path in paths.values()]
     if any(is_there) if standard.archive else all(is_there):
         for name, path in paths.items():
-            with open_untrusted(path, PUBLISHED_BYTES, "Unpack it again.") as file:
+            with open_untrusted(path, _FILE_BYTES, "Unpack it again.") as file:
                 contents[name] = file.read()
     elif archive.is_file():
         paths = {name: archive / name for name in standard.md5}
@@ -325,7 +321,7 @@ def read_published(folder: Path, standard: StandardSet) -> list[bytes] | None:
         ):
             for member in tar:
                 name = member.name.removeprefix(f"{standard.folder}/")
-                if name in paths and member.size <= PUBLISHED_BYTES:
+                if name in paths and member.size <= _FILE_BYTES:
                     content = tar.extractfile(member)
                     contents[name] = content.read() if content else b""
                 if len(contents) == len(paths):
@@ -424,15 +420,15 @@ def read_idx(path: Path, num_axes: int) -> NDArray[np.uint8]:
     :class:`DataError`.
     """
     magic = bytes([0, 0, 8, num_axes])  # 8: unsigned bytes
-    with open_untrusted(path, 2 * PUBLISHED_BYTES, "Fetch it again.") as plain:
+    with open_untrusted(path, 2 * _FILE_BYTES, "Fetch it again.") as plain:
         file = gzip.GzipFile(fileobj=plain) if path.suffix == ".gz" else plain
         header = file.read(4 + 4 * num_axes)
         if header[:4] != magic or len(header) < 4 + 4 * num_axes:
             raise ValueError(f"it begins with {header.hex()}, not with {magic.hex()}")
         shape = struct.unpack(f">{num_axes}I", header[4:])
         size = prod(shape)
-        if size > PUBLISHED_BYTES or shape[0] > PUBLISHED_ITEMS:
-            most = f"{PUBLISHED_ITEMS:,} items and {PUBLISHED_BYTES:,} bytes"
+        if size > _FILE_BYTES or shape[0] > _FILE_ITEMS:
+            most = f"{_FILE_ITEMS:,} items and {_FILE_BYTES:,} bytes"
             raise ValueError(f"it announces {size:,} bytes; at most {most} are read")
         body = bytearray(file.read(size + 1))
         if len(body) != size:

@@ -14,12 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.data.untrusted import (
-    FILE_COLUMNS,
-    TEXT_BYTES,
-    check_unpacked,
-    open_untrusted,
-)
+from fewlabels.data.untrusted import FILE_COLUMNS, check_unpacked, open_untrusted
 from fewlabels.errors import DataError
 
 _ID_COLUMNS = ("id", "__key__", *FILE_COLUMNS)
@@ -29,6 +24,8 @@ _NO_FEATURES = frozenset({"label", "split", "__index_level_0__"})
 
 _IMAGES_AT_ONCE, _TEXTS_AT_ONCE, _CELLS_AT_ONCE, _MOST_NUMBERS = 16, 1024, 8192, 2**24
 _MOST_BYTES, _UNPACKED_RATIO = 2**42, 8
+_TEXT_BYTES = 2**17
+"""Longest text in a table: as long as a cell of a CSV table may be."""
 _NUMBER_BYTES, _NAME_BYTES = 4, 8
 
 
@@ -103,8 +100,8 @@ def parquet_rows(
                 if is_dictionary and types.is_string(column.type.value_type):
                     lengths = compute.binary_length(column.dictionary)
                     longest = compute.max(lengths).as_py() or 0
-                    if longest > TEXT_BYTES:
-                        most = f"at most {TEXT_BYTES:,}"
+                    if longest > _TEXT_BYTES:
+                        most = f"at most {_TEXT_BYTES:,}"
                         raise ValueError(f"a text has {longest:,} bytes; {most}")
                 decoded.append(column.dictionary_decode() if is_dictionary else column)
             yield from arrow().table(decoded, names=batch.schema.names).to_pylist()

@@ -21,21 +21,12 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewlabels import files
 from fewlabels.data.parquet import arrow, list_column, plain_column, shape_of
 from fewlabels.data.untrusted import ARRAY_BYTES, open_untrusted
 from fewlabels.errors import DataError, StorageError, check_finite_rows
-from fewlabels.files import (
-    cache_folder,
-    digest_of,
-    hold_lock,
-    make_folder,
-    replace_file,
-)
 from fewlabels.pool import MappedRows
 from fewlabels.progress import track
-
-_BESIDE = ".fewlabels"
-_TIMEOUT = 3600  # seconds, for another process that makes the same map
 
 
 @dataclass(frozen=True)
@@ -52,11 +43,11 @@ class Shards:
     def open(cls, folder: Path) -> "Shards":
         """Open the shards of a folder; no row is read yet."""
         paths = sorted(folder.glob("*.parquet"))
-        files = tuple(p for p in paths if not p.name.startswith((".", "_")))
-        if not files:
+        shards = tuple(p for p in paths if not p.name.startswith((".", "_")))
+        if not shards:
             raise DataError(f"The folder '{folder}' holds no .parquet files.")
         columns, num_items = ["id", "embedding", "logits", "label"], 0
-        for path in files:
+        for path in shards:
             with open_untrusted(path, ARRAY_BYTES) as file:
                 count, names = shape_of(file)
             lacking = {"id", "embedding"} - set(names)
@@ -67,7 +58,7 @@ class Shards:
                 )
             columns = [name for name in columns if name in names]
             num_items += count
-        return cls(folder, files, tuple(columns), num_items)
+        return cls(folder, shards, tuple(columns), num_items)
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -78,23 +69,23 @@ class Shards:
         """Where the memory map of the embeddings is, or will be."""
         stats = [(path.name, path.stat()) for path in self.files]
         facts = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
-        digest = digest_of(repr(facts).encode())
-        beside = self.folder / _BESIDE / f"{digest}.npy"
+        digest = files.digest_of(repr(facts).encode())
+        beside = self.folder / ".fewlabels" / f"{digest}.npy"
         if beside.exists() or os.access(self.folder, os.W_OK):
             return beside.absolute()
-        place = digest_of(str(self.folder.absolute()).encode())
-        return cache_folder() / "shards" / place / f"{digest}.npy"
+        place = files.digest_of(str(self.folder.absolute()).encode())
+        return files.cache_folder() / "shards" / place / f"{digest}.npy"
 
     def embeddings(self) -> MappedRows:
         """Return the rows of all items, float32, shape (N, F); copied once."""
         path = self.map_file
         if not path.exists():
-            make_folder(path.parent)
+            files.make_folder(path.parent)
             in_use = StorageError(
                 f"Another process has been copying the shards of '{self.folder}' for "
                 "an hour. Wait for it, or end it."
             )
-            with hold_lock(path.parent / "lock", in_use, timeout=_TIMEOUT):
+            with files.hold_lock(path.parent / "lock", in_use, timeout=3600):
                 if not path.exists():
                     self._copy(path)
         return MappedRows(np.load(path, mmap_mode="r"))
@@ -106,7 +97,7 @@ class Shards:
         """
         width, done = 0, 0
         with (
-            replace_file(path) as partial,
+            files.replace_file(path) as partial,
             partial.open("wb") as target,
             track("Reading shards", len(self)) as advance,
         ):

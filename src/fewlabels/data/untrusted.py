@@ -29,17 +29,11 @@ from fewlabels.files import open_regular
 MANIFEST_BYTES, MANIFEST_ROWS, MANIFEST_LINE = 2**28, 2**22, 2**20
 """Most bytes and rows of a table of files, and most characters of a line of it."""
 
-PUBLISHED_BYTES, PUBLISHED_ITEMS = 2**28, 2**20
-"""Most bytes and items of an official file of a data set."""
-
 ARRAY_BYTES = 2**40
 """Most bytes of a file of arrays or of a shard; they are read in parts."""
 
 UNPACKED_BYTES = 2**28
 """What may be unpacked from any file, however small."""
-
-TEXT_BYTES = 2**17
-"""Longest text in a table: as long as a cell of a CSV table may be."""
 
 TRAIN = "train"
 """The split whose items may be asked about."""
@@ -61,6 +55,7 @@ DAMAGE = (
 )
 """What Pillow, NumPy and zipfile raise while they read damaged bytes."""
 
+_UNREADABLE = (OSError, ValueError, EOFError, csv.Error, zlib.error)
 _PLAIN = "Save plain arrays of numbers and text."
 _HEADER_BYTES = 1024  # eight times that of a plain array; long ones take seconds
 _UNPACKED_RATIO = 32
@@ -76,9 +71,7 @@ def open_untrusted(
     path: Path,
     most_bytes: int,
     advice: str = "Save it again.",
-    damage: tuple[type[Exception], ...] = (
-        *(OSError, ValueError, EOFError, csv.Error, zlib.error),
-    ),
+    damage: tuple[type[Exception], ...] = _UNREADABLE,
 ) -> Iterator[BufferedReader]:
     """Open a file; errors while it is read become a :class:`DataError` that names it.
 

@@ -139,8 +139,7 @@ class Conditioning:
     def to_json(self) -> dict[str, Any]:
         """Return the fields for a line of JSON; an infinite number becomes None."""
         fields = {"schema_version": SCHEMA} | asdict(self)
-        spectrum = fields.pop("spectrum")
-        extremes = spectrum._asdict() if spectrum else {}
+        extremes = fields.pop("spectrum") or {}
         extremes.pop("step_limit", None)
         predicted = fields.pop("predicted") or {}
         fields |= extremes | {

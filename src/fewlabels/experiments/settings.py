@@ -72,6 +72,7 @@ class Choice(FrozenModel):
     @classmethod
     def _from_name(cls, given: Any) -> Any:
         """Accept a bare name, or the options beside the name."""
+        json.dumps(given, default=_refuse_object)
         if isinstance(given, str):
             return {"name": given}
         if isinstance(given, dict) and "options" not in given:
@@ -85,6 +86,13 @@ class Choice(FrozenModel):
         """Write the identity only where it is known."""
         written = dump(self)
         return {key: written[key] for key in written if key != "made" or self.made}
+
+
+def _refuse_object(value: object) -> None:
+    """Raise for what no other process could import, in the course of ``json.dumps``."""
+    if not isinstance(value, BaseModel):
+        path = "a name, or an import path such as 'my_module:Name'"
+        raise errors.UsageError(f"other processes run it; give {path}, and no object")
 
 
 class DataOptions(FrozenModel):

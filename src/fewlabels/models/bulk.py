@@ -36,21 +36,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fewlabels import files
+from fewlabels import errors, files
 from fewlabels.data.decode import MAX_BYTES, decode_once
 from fewlabels.data.folder import image_names, is_image
 from fewlabels.data.manifest import file_names
 from fewlabels.data.parquet import image_rows, num_images
 from fewlabels.data.untrusted import MANIFESTS, is_utf8, left_out, natural_key
-from fewlabels.errors import (
-    DataError,
-    RunInUseError,
-    SettingsChangedError,
-    UnreadableFile,
-    UsageError,
-    check_range,
-    whole_number,
-)
 from fewlabels.jobs import Executor, LocalExecutor, error_of, startable
 from fewlabels.models import encoders
 from fewlabels.models.embedding import embedded
@@ -84,7 +75,7 @@ class EmbeddingResult:
     num_shards: int
     num_found: int
     """Shards that existed already."""
-    unreadable: tuple[UnreadableFile, ...]
+    unreadable: tuple[errors.UnreadableFile, ...]
     """Images that are in no shard; ``unreadable.csv`` lists them too."""
 
 
@@ -140,7 +131,7 @@ class Work:
 
     portions: tuple[Portion, ...]
     """All images, in a fixed order; each portion becomes a shard."""
-    left_out: tuple[UnreadableFile, ...]
+    left_out: tuple[errors.UnreadableFile, ...]
     """What looks like an image and cannot be one, by name and reason."""
     encoder: str
     options: Mapping[str, Any]
@@ -156,7 +147,7 @@ class Work:
             self.folder / f"shard-{number:07}.parquet": portion
             for number, portion in enumerate(self.portions)
         }
-        in_use = RunInUseError(
+        in_use = errors.RunInUseError(
             f"Another process writes shards to '{self.folder}'. Wait for it or end it, "
             "or choose another folder."
         )
@@ -244,7 +235,7 @@ class Work:
             content = files.read_regular(path, 2**20)
             before = dict(files.parse_json(files.verify_checksum(content)))
         except (OSError, ValueError, TypeError) as error:
-            raise SettingsChangedError(
+            raise errors.SettingsChangedError(
                 f"'{path}' is damaged ({error}); choose a new folder."
             ) from error
         changed = [
@@ -253,7 +244,7 @@ class Work:
             if before.get(name) != value
         ]
         if changed:
-            raise SettingsChangedError(
+            raise errors.SettingsChangedError(
                 f"The shards in '{self.folder}' were begun with something else: "
                 f"{'; '.join(changed)}. Choose a new folder."
             )
@@ -286,13 +277,14 @@ def planned(
     if quality is not None:
         check_known("quality", quality, encoders.Quality)
         if name == encoders.PIXELS:
-            raise UsageError(f"quality is '{quality}'; leave it out for '{name}'.")
+            seen = f"quality is '{quality}'"
+            raise errors.UsageError(f"{seen}; leave it out for '{name}'.")
     side, source = QUALITIES[quality or NORMAL], source.expanduser()
     options = encoders.options_for_side(name, {}, side, is_asked=quality is not None)
     side = encoders.side(name, **options) or side
-    shard_size = whole_number("shard_size", shard_size)
+    shard_size = errors.whole_number("shard_size", shard_size)
     most = _MAX_PIXELS // (3 * side * side)
-    check_range("shard_size", shard_size, at_least=1, at_most=most)
+    errors.check_range("shard_size", shard_size, at_least=1, at_most=most)
     portions, left = list_images(source, shard_size)
     names = "".join(map(portion_digest, portions))
     plan = {
@@ -335,13 +327,13 @@ def embed_portion(
     processor, begun = time.process_time(), time.perf_counter()
     shape = (3, side, side)
     ids: list[str] = []
-    unreadable: list[UnreadableFile] = []
+    unreadable: list[errors.UnreadableFile] = []
     pixels = np.empty((len(portion["entries"]), *shape), dtype=np.uint8)
 
-    def decode(content: Path | bytes) -> NDArray[np.uint8] | DataError:
+    def decode(content: Path | bytes) -> NDArray[np.uint8] | errors.DataError:
         try:
             return decode_once(content, shape)
-        except DataError as error:
+        except errors.DataError as error:
             return error
 
     with ThreadPoolExecutor(4) as threads:  # waiting for a disk costs no core
@@ -349,7 +341,7 @@ def embed_portion(
         while batch := list(islice(entries, 64)):
             images = threads.map(decode, [content for _, content in batch])
             for (name, _), image in zip(batch, images, strict=True):
-                if isinstance(image, DataError):
+                if isinstance(image, errors.DataError):
                     unreadable.append(left_out(name, str(image)))
                 else:
                     pixels[len(ids)] = image
@@ -388,7 +380,7 @@ def write_shard(
     ids: Sequence[str],
     rows_nF: NDArray[np.float32],
     portion: str,
-    unreadable: Sequence[UnreadableFile],
+    unreadable: Sequence[errors.UnreadableFile],
 ) -> None:
     """Write a shard: the columns ``id`` and ``embedding``, whole or not at all."""
     import pyarrow as pa
@@ -407,14 +399,14 @@ def write_shard(
 
 def _read_shard(
     file: Path, portion: Portion
-) -> tuple[int, list[UnreadableFile]] | None:
+) -> tuple[int, list[errors.UnreadableFile]] | None:
     """Return rows and unreadable images of a shard; None: it is missing."""
     from pyarrow import ArrowException, parquet
 
     try:
         header = parquet.read_metadata(file)
         metadata = json.loads((header.metadata or {})[_METADATA])
-        unreadable = [UnreadableFile(*image) for image in metadata["unreadable"]]
+        unreadable = [errors.UnreadableFile(*image) for image in metadata["unreadable"]]
         is_same = metadata["portion"] == portion_digest(portion)
     except (OSError, ArrowException, KeyError, TypeError, ValueError):
         return None  # not there, damaged, or another file
@@ -423,36 +415,33 @@ def _read_shard(
 
 def list_images(
     source: Path, size: int
-) -> tuple[tuple[Portion, ...], tuple[UnreadableFile, ...]]:
+) -> tuple[tuple[Portion, ...], tuple[errors.UnreadableFile, ...]]:
     """Return the images of a source in portions of at most ``size``, and what is none.
 
     What looks like an image and cannot be one comes by name and reason.
     """
-    folder, names, left = source, list[str](), list[UnreadableFile]()
-    kind, is_folder = source.suffix.lower(), source.is_dir()
+    left, is_file = list[errors.UnreadableFile](), source.is_file()
     inside = [*source.glob("*.tar"), *source.glob("*.parquet")]
-    inside = inside if is_folder else [source] if source.is_file() else []
-    inside.sort(key=lambda path: natural_key(path.name))
+    inside = [source] if is_file else sorted(inside, key=lambda p: natural_key(p.name))
     tars = [path for path in inside if path.suffix.lower() == ".tar"]
-    tables = {
-        path: number
-        for path in inside
-        if not tars and path.suffix.lower() == ".parquet"
-        if (number := num_images(path)) is not None
-    }
-    if is_folder and not tars and not tables:
+    groups: list[tuple[str, Path, Sequence[Any]]]
+    groups = [("tar", path, _tar_entries(path, left)) for path in tars]
+    if not tars:
+        paths = [path for path in inside if path.suffix.lower() == ".parquet"]
+        tables = [(path, num_images(path)) for path in paths]
+        groups = [("parquet", p, range(n)) for p, n in tables if n is not None]
+    if not groups and source.is_dir():
         names, left = image_names(source)
-    elif kind in MANIFESTS and source.is_file() and not tables:
-        folder, names = source.parent, sorted(file_names(source), key=natural_key)
-    elif not tars and not tables:
+        groups = [("files", source, names)]
+    elif not groups and is_file and source.suffix.lower() in MANIFESTS:
+        names = sorted(file_names(source), key=natural_key)
+        groups = [("files", source.parent, names)]
+    elif not groups:
         known = ", ".join(sorted({*MANIFESTS, ".tar"}))
-        raise DataError(
+        raise errors.DataError(
             f"There is nothing to embed at '{source}'. Give a folder of images, tar "
             f"files or Parquet tables, or a file that ends in {known}."
         )
-    groups: list[tuple[str, Path, Sequence[Any]]] = [("files", folder, names)]
-    groups += [("tar", path, _tar_entries(path, left)) for path in tars]
-    groups += [("parquet", path, range(number)) for path, number in tables.items()]
     portions = tuple(
         {"kind": k, "path": str(path.absolute()), "entries": list(some[i : i + size])}
         for k, path, some in groups
@@ -460,11 +449,11 @@ def list_images(
     )
     if not portions:
         seen = f" {len(left)} cannot be read, the first is {left[0]}." if left else ""
-        raise DataError(f"There is no image in '{source}'.{seen}")
+        raise errors.DataError(f"There is no image in '{source}'.{seen}")
     return portions, tuple(sorted(left))
 
 
-def _tar_entries(path: Path, left: list[UnreadableFile]) -> list[Any]:
+def _tar_entries(path: Path, left: list[errors.UnreadableFile]) -> list[Any]:
     """Return name, place and size of each image in a tar file."""
     entries: dict[str, list[Any]] = {}
     try:
@@ -478,7 +467,7 @@ def _tar_entries(path: Path, left: list[UnreadableFile]) -> list[Any]:
                 else:
                     left.append(left_out(name, "its name is not UTF-8"))
     except (OSError, tarfile.TarError) as error:
-        raise DataError(
+        raise errors.DataError(
             f"The tar file '{path}' is damaged or compressed: {error}."
         ) from error
     return list(entries.values())

@@ -22,7 +22,6 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 _ENTRY = "fewlabels"
 _DIGEST = "digest"
-_MAX_BYTES = 2**30
 
 
 def write(
@@ -106,7 +105,7 @@ def published(path: Path, sha256: str) -> dict[str, Tensor]:
     from fewlabels.data.untrusted import open_untrusted
 
     advice = "Install its package again."
-    with open_untrusted(path, _MAX_BYTES, advice) as file:
+    with open_untrusted(path, 2**30, advice) as file:
         content = file.read()
     digest = hashlib.sha256(content).hexdigest()
     if digest != sha256:

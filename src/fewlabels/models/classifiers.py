@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from fewlabels.models.encoders import Encoder
 
 _MAX_VALUES = 2**24  # of the images that are in memory at a time
-_LEAST_DEVIATION = 0.1
-_BLOCK = 256
 
 # Where the rows are of the images that were asked about last, as long as these live: a
 # test split is measured after every query, and looking up 10,000 rows takes longer than
@@ -254,13 +252,13 @@ def moments(rows: RowSource) -> tuple[Tensor, Tensor]:
     squares = torch.zeros_like(total)
     # Around the first row, so that a mean far from zero costs no digits.
     middle = read_rows(rows, torch.zeros(1, dtype=torch.int64))[0].double()
-    for items in torch.split(torch.arange(len(rows)), _BLOCK):
+    for items in torch.split(torch.arange(len(rows)), 256):
         distance_nD = read_rows(rows, items).double() - middle
         total += distance_nD.sum(dim=0)
         squares += distance_nD.square().sum(dim=0)
     shift = total / len(rows)
     variance = (squares / len(rows) - shift.square()).clamp_(min=0)
-    least = _LEAST_DEVIATION * variance.mean().sqrt()
+    least = 0.1 * variance.mean().sqrt()
     deviation = variance.sqrt().clamp_(min=least).float()
     return (middle + shift).float(), torch.where(deviation > 0, deviation, 1.0)
 

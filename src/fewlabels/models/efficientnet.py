@@ -22,11 +22,8 @@ from fewlabels.models.module_encoder import ModuleEncoder
 from fewlabels.names import check_installed
 
 _PAIRS = (
-    ("_conv_stem", "_bn0"),
-    ("_expand_conv", "_bn0"),
-    ("_depthwise_conv", "_bn1"),
-    ("_project_conv", "_bn2"),
-    ("_conv_head", "_bn1"),
+    *(("_conv_stem", "_bn0"), ("_expand_conv", "_bn0"), ("_depthwise_conv", "_bn1")),
+    *(("_project_conv", "_bn2"), ("_conv_head", "_bn1")),
 )
 """Convolutions and the normalizations behind them, by their names in the package."""
 
@@ -55,15 +52,12 @@ class Backbone(nn.Module):
     with the layout of memory make the network three times faster on a CPU.
     """
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: Any) -> None:
         """Fold the network, in place."""
         super().__init__()
         for part in list(network.modules()):
             _fold(part)
-        for kernel in network.parameters():
-            if kernel.ndim == 4:
-                kernel.data = kernel.data.to(memory_format=torch.channels_last)
-        self.network: Any = network
+        self.network = network.to(memory_format=torch.channels_last)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the last maps: (n, 3, h, w) to (n, 1280, h / 32, w / 32)."""

@@ -11,10 +11,11 @@ Shapes: N items, n items of a block, V views, D draws, F features.
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import blake2b
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fewlabels import rng
@@ -22,15 +23,7 @@ from fewlabels.data import augment
 from fewlabels.data.augment import Strong, WeakAugment
 from fewlabels.data.derived import digests_of
 from fewlabels.errors import NotFiniteError, ShapeError, check_range
-from fewlabels.models.cache import (
-    BLOCK,
-    CONTENT,
-    Array,
-    Contents,
-    FeatureCache,
-    FeatureRows,
-    Items,
-)
+from fewlabels.models.cache import BLOCK, CONTENT, Contents, FeatureCache, FeatureRows
 from fewlabels.models.encoders import Encoder
 from fewlabels.pool import Images, read_rows
 from fewlabels.progress import track
@@ -224,7 +217,7 @@ class _Embedder:
                 advance(len(block))
         return np.concatenate(parts)
 
-    def _embed(self, view: _RandomView | None, items: Items) -> Array:
+    def _embed(self, view: _RandomView | None, items: NDArray[Any]) -> NDArray[Any]:
         """Return the rows of some items in the precision they are kept in."""
         images, encoder = self.images.read(torch.from_numpy(items)), self.encoder
         if view is not None:
@@ -234,7 +227,7 @@ class _Embedder:
         if seen != wanted:
             raise ShapeError(f"'{encoder.name}' gave shape {seen}, not {wanted}.")
         with np.errstate(over="ignore"):
-            rows: Array = rows_nF.numpy().astype(self.dtype)
+            rows: NDArray[Any] = rows_nF.numpy().astype(self.dtype)
         num_bad = int((~np.isfinite(rows)).any(axis=1).sum())
         if num_bad:
             raise NotFiniteError(

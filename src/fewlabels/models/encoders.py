@@ -51,7 +51,7 @@ class Encoder(Protocol):
         """
 
 
-ENCODER = "efficientnet-lite0"
+ENCODER = "efficientnet-lite2"
 """The encoder of photographs, unless another is chosen."""
 PIXELS = "pixels"
 
@@ -72,15 +72,13 @@ _DOWNLOADED = (
     *(CONFIG, *PROCESSORS, "README.md", "model.safetensors"),
     *("model.safetensors.index.json", "model-*-of-*.safetensors"),
 )
-_MAX_CONFIG_BYTES = 2**24
-_MAX_CARD_BYTES = 2**16
 _CARD_LICENSE = re.compile(r"^license:\s*['\"]?([\w.+-]+)", re.MULTILINE)
-_PACKAGED = frozenset({ENCODER, "efficientnet-lite2"})  # take images of every size
+_PACKAGED = frozenset({"efficientnet-lite0", ENCODER})  # take images of every size
 _ONNX, _LOCAL, _ROWS = "onnx:", "local-dir:", "vectors:"
 _PUBLISHED = ("timm/", "hf-hub:")
 _BUILT_IN = {
-    ENCODER: f"{__package__}.efficientnet:efficientnet_lite0",
-    "efficientnet-lite2": f"{__package__}.efficientnet:efficientnet_lite2",
+    "efficientnet-lite0": f"{__package__}.efficientnet:efficientnet_lite0",
+    ENCODER: f"{__package__}.efficientnet:efficientnet_lite2",
     PIXELS: f"{__package__}.module_encoder:pixels",
 }
 _FORMS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -284,15 +282,16 @@ class EncoderEntry:
     """Whether it can be used as it is."""
 
 
-def stronger(encoder: object) -> str:
-    """Return what a stronger encoder than the default costs; empty: it has another."""
-    if encoder != ENCODER:
+def stronger(encoder: str | None) -> str:
+    """Return what an encoder better than the packaged ones costs; empty: it is one."""
+    if encoder is None or encoder not in _PACKAGED:
         return ""
     facts = RECOMMENDED[STRONGER]
+    times = facts.slowness / RECOMMENDED[encoder].slowness
     needs = "" if find_spec("timm") else "; needs pip install timm"
     return (
         f"The encoder {STRONGER} gives stronger features ({facts.megabytes} MB to "
-        f"download once, about {facts.slowness:.0f} times as long for each image"
+        f"download once, about {times:.0f} times as long for each image"
         f"{needs}); 'fewlabels encoders' lists more."
     )
 
@@ -326,7 +325,7 @@ def describe(name: str) -> EncoderEntry:
         terms = str(config.get("pretrained_cfg", {}).get("license") or "")
         if not terms and card.is_file():
             with card.open("rb") as file:
-                head = file.read(_MAX_CARD_BYTES).decode("utf-8", "replace")
+                head = file.read(2**16).decode("utf-8", "replace")
             match = _CARD_LICENSE.search(head)
             terms = match[1] if match else ""
     return EncoderEntry(name=name, license=terms)
@@ -351,7 +350,7 @@ def read_config(path: Path) -> dict[str, Any]:
         return {}
     try:
         with path.open("rb") as file:
-            return dict(parse_json(file.read(_MAX_CONFIG_BYTES)))
+            return dict(parse_json(file.read(2**24)))
     except (ValueError, TypeError) as error:
         raise unusable_model(path, f"it is no JSON object: {error}") from error
 

@@ -13,6 +13,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 
 from fewlabels import files, models, rng
 from fewlabels.errors import DataError, UnknownNameError, UsageError, faults
-from fewlabels.models import Network, as_input, checkpoint, encoders
+from fewlabels.models import as_input, checkpoint, encoders
 from fewlabels.models.classifiers import FrozenClassifier, NetworkClassifier
 from fewlabels.models.encoders import LARGEST_SIDE, Encoder
 from fewlabels.models.module_encoder import ModuleEncoder
@@ -208,7 +209,14 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
         if config.encoder is not None:
             frozen = _load_encoder(config.encoder, encoder)
             shape = (frozen.feature_size,)
-        network = _empty_network(path, config.network, shape, number)
+        draws = rng.stream(0, "overwritten")
+        build = partial(models.build, config.network, shape, number, draws)
+        # A short configuration can ask for more memory than there is, so the file has
+        # to hold as many weights before any are allocated.
+        with torch.device("meta"):  # shapes without numbers
+            planned = checkpoint.shapes_of(build().state_dict())
+        checkpoint.check_fit(planned, checkpoint.shapes(path), path)
+        network = build().eval()
         checkpoint.read_into(network.state_dict(), path)
     except UsageError as error:
         raise DataError(f"{folder / _CONFIG} cannot be used: {error}") from error
@@ -229,21 +237,6 @@ def _exportable(classifier: Classifier) -> Exportable:
         return classifier
     kind = type(classifier).__name__
     raise UsageError(f"A {kind} cannot be exported; use one of training.names().")
-
-
-def _empty_network(
-    path: Path, name: str, shape: tuple[int, ...], num_classes: int
-) -> Network:
-    """Return a network to be filled, once its weights are known to be in the file.
-
-    A short configuration can ask for more memory than there is, so the file has to hold
-    as many weights before any are allocated.
-    """
-    draws = rng.stream(0, "overwritten")
-    with torch.device("meta"):  # shapes without numbers
-        planned = models.build(name, shape, num_classes, draws).state_dict()
-    checkpoint.check_fit(checkpoint.shapes_of(planned), checkpoint.shapes(path), path)
-    return models.build(name, shape, num_classes, draws).eval()
 
 
 def _load_encoder(config: EncoderConfig, given: Encoder | None) -> Encoder:

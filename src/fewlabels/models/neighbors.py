@@ -18,10 +18,8 @@ FLOOR = -10.0
 
 _MINUTE = 1e-3
 _SAME = 1e-10
-_FARTHEST = 50.0
 _CHUNK = 512
 _IN_CACHE = 256
-_MAX_CHUNKS = 256
 
 Votes = dict[bytes, tuple[Tensor, Tensor]]
 """The nodes that vote on a chunk of rows and their weights, by the hashes of the rows.
@@ -128,7 +126,7 @@ class Neighbors(Network):
             unit = directions(rows[part], self.origin)
             key = hashes[part].cpu().numpy().tobytes()
             if key not in self.votes:
-                if len(self.votes) == _MAX_CHUNKS:
+                if len(self.votes) == 256:
                     self.votes.clear()
                 self.votes[key] = self._votes(unit)
             beliefs[part] = self._count_votes(unit, *self.votes[key])
@@ -144,7 +142,7 @@ class Neighbors(Network):
         squares_nK = (unit[:, None] - self.rows[near_nK]).square().sum(dim=2)
         own_reach = squares_nK.amax(dim=1, keepdim=True).sqrt()
         scale_nK = (own_reach * self.reach[near_nK]).clamp(min=_SAME)
-        weights_nK = torch.exp(-(squares_nK / scale_nK).clamp(max=_FARTHEST))
+        weights_nK = torch.exp(-(squares_nK / scale_nK).clamp(max=50))
         is_same = (squares_nK <= _SAME).to(weights_nK)
         is_known = is_same.amax(dim=1, keepdim=True)
         weights_nK = torch.where(is_known > 0, is_same, weights_nK)

@@ -105,9 +105,8 @@ class Dropout(nn.Module):
         super().__init__()
         check_range("dropout", share, at_least=0, below=1)
         self.share = share
-        self.generator: Generator | None = None
-        self.shares_mask = False
         self._mask: Tensor | None = None
+        self.use(None)
 
     def forward(self, activations: Tensor) -> Tensor:
         """Drop elements in training, or under :func:`sampled`; else do nothing."""
@@ -282,13 +281,11 @@ class WideResNet(Network):
         for layer in self.modules():  # torch left all weights undefined
             if isinstance(layer, _Convolution):
                 fan_out = layer.out_channels * math.prod(layer.kernel_size)
-                std = math.sqrt(2.0 / fan_out)
-                nn.init.normal_(layer.weight, std=std, generator=generator)
-        self.head.initialize(generator)
-        # About a quarter faster on CPUs; convolutions pass the layout on.
-        for kernel in self.parameters():
-            if kernel.ndim == 4:
+                kernel, std = layer.weight, math.sqrt(2.0 / fan_out)
+                nn.init.normal_(kernel, std=std, generator=generator)
+                # About a quarter faster on CPUs; convolutions pass the layout on.
                 kernel.data = kernel.data.to(memory_format=torch.channels_last)
+        self.head.initialize(generator)
 
     def embed(self, images: Tensor) -> Tensor:
         """Return the features of images in [-1, 1]: (n, c, h, w) to (n, F)."""

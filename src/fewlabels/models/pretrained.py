@@ -7,10 +7,9 @@ and header are checked before a network is built.
 Shapes: n images, c channels, h and w pixels, F features.
 """
 
-import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -352,7 +351,14 @@ def _load_transformers(
             raise unusable_model(path, f"'{refused[0]}' is not supported")
         return {key: cleaned(value[key]) for key in value if key not in _IGNORED}
 
-    with _quiet_transformers() as library:
+    library: Any = import_module("transformers")
+    log = library.utils.logging
+    with ExitStack() as after:
+        after.callback(log.set_verbosity, log.get_verbosity())
+        if log.is_progress_bar_enabled():
+            after.callback(log.enable_progress_bar)
+        log.set_verbosity_error()
+        log.disable_progress_bar()
         kind = library.CONFIG_MAPPING[config["model_type"]]
         settings = kind.from_dict(cleaned(dict(config)))
         build = partial(library.AutoModel.from_config, deepcopy(settings))
@@ -368,22 +374,6 @@ def _load_transformers(
     missing = sorted(report["missing_keys"])
     _check_complete(path, [name for name in missing if "pooler" not in name])
     return Transformer(network, processor, has_pooler=not missing)
-
-
-@contextmanager
-def _quiet_transformers() -> Iterator[Any]:
-    """Hand out transformers, which logs errors alone meanwhile, without its bars."""
-    library: Any = import_module("transformers")
-    log = library.utils.logging
-    before, had_bars = log.get_verbosity(), log.is_progress_bar_enabled()
-    log.set_verbosity(logging.ERROR)
-    log.disable_progress_bar()
-    try:
-        yield library
-    finally:
-        log.set_verbosity(before)
-        if had_bars:
-            log.enable_progress_bar()
 
 
 def _outline(path: Path, build: Callable[[], nn.Module], shapes: Shapes) -> nn.Module:

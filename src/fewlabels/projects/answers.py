@@ -33,7 +33,7 @@ _COUNTED = {
 }
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class Asked:
     """Images that wait for a label."""
 
@@ -92,16 +92,9 @@ def questions(project: "Project", asked: Asked) -> tuple[AskedItem, ...]:
         guesses = stored.options.get("guesses", {})
     number_of = {entry.item: number for number, entry in enumerate(stored.items, 1)}
     return tuple(
-        AskedItem(
-            id=item,
-            path=path_of[item],
-            number=number_of[item],
-            probabilities=guesses.get(item),
-            round=asked.step,
-            model=asked.model,
-        )
-        for item in (entry.item for entry in asked.items)
-        if item in path_of
+        AskedItem(i, path_of[i], number_of[i], asked.step, guesses.get(i), asked.model)
+        for i in (entry.item for entry in asked.items)
+        if i in path_of
     )
 
 
@@ -164,21 +157,14 @@ def tell(
     if not snapshot.rounds:
         raise UsageError("Nothing was asked yet, so there is nothing to tell.")
     asked = {entry.item for each in snapshot.rounds for entry in each.items}
-    folder = None if project.settings.images is None else project.images_folder
+    items = {item.path: item.id for item in snapshot.items}
+    if project.settings.images is not None:
+        for item in snapshot.items:  # one that shows another image by now is unknown
+            if item.id in asked and _is_changed(item, project.images_folder):
+                items[item.path] = _CHANGED + item.id
     parsed = exchange.read_answers(
-        path,
-        # The name of a file that shows another image by now is unknown.
-        items={
-            item.path: _CHANGED + item.id
-            if folder and item.id in asked and _is_changed(item, folder / item.path)
-            else item.id
-            for item in snapshot.items
-        },
-        asked=asked,
-        classes=snapshot.classes,
-        partial=partial,
+        path, items=items, asked=asked, classes=snapshot.classes, partial=partial
     )
-    number_of = {name: number for number, name in enumerate(snapshot.classes)}
     counts = dict.fromkeys((*_COUNTED.values(), "num_same"), 0)
     events: list[Event] = []
     with project.store.writing() as store:  # verdicts are read where nobody writes
@@ -187,7 +173,8 @@ def tell(
         for answer in parsed.answers:
             who = answer.annotator or annotator_name(annotator or None)
             before, kind = held.get((answer.id, who)), answer.kind
-            number = None if answer.label is None else number_of[answer.label]
+            label = answer.label
+            number = None if label is None else snapshot.classes.index(label)
             if before is not None and before.says(kind, number):
                 counts["num_same"] += 1
                 continue
@@ -212,8 +199,9 @@ def tell(
     )
 
 
-def _is_changed(item: Item, path: Path) -> bool:
+def _is_changed(item: Item, folder: Path) -> bool:
     """Return whether a file shows something else than when it was indexed."""
+    path = folder / item.path
     try:
         state = path.stat()
         if (state.st_size, state.st_mtime_ns) == (item.size, item.mtime_ns):

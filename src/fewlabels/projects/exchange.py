@@ -26,7 +26,7 @@ from xml.sax.saxutils import quoteattr
 from fewlabels import errors, files
 from fewlabels.data.parquet import parquet_rows
 from fewlabels.data.untrusted import printable
-from fewlabels.errors import Fault, UsageError
+from fewlabels.errors import Fault, UnknownNameError, UsageError
 from fewlabels.projects.store import Kind
 
 MAX_BYTES = 256 * 2**20
@@ -203,9 +203,7 @@ def check_ending(name: str, *more: str) -> str:
     """Return the ending of a file's name; it has to stand for a format."""
     ending, known = Path(name).suffix.lower(), (*_FORMATS, *more)
     if ending not in known:
-        raise errors.UnknownNameError(
-            "kind of file with answers or labels", name, known
-        )
+        raise UnknownNameError("kind of file with answers or labels", name, known)
     return ending
 
 
@@ -589,7 +587,7 @@ def _read_answer(row: Row, images: ImageFinder, classes: ClassFinder) -> Answer:
 # ------------------------------------------------------------------------- questions
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class AskedItem:
     """An image that somebody is asked about."""
 
@@ -599,9 +597,9 @@ class AskedItem:
     """Path below the folder of images, with forward slashes."""
     number: int
     """Place in its round, from 1; the contact sheet shows it too."""
+    round: int
     probabilities: Sequence[float] | None = None
     """What the model predicts, one number per class; None where there is no model."""
-    round: int
     model: str | None = None
     """Which model proposed the image and made the prediction."""
 

@@ -29,6 +29,7 @@ from fewlabels.data.files import FileImages, check_files
 from fewlabels.data.folder import image_names
 from fewlabels.data.untrusted import printable
 from fewlabels.data.vectors import Vectors
+from fewlabels.errors import DataError, ShapeError, UnreadableFile, UsageError
 from fewlabels.models import model_folder
 from fewlabels.models.model_folder import LoadedModel, ModelConfig, load_model
 from fewlabels.pool import ArrayImages, Images
@@ -174,7 +175,7 @@ def prediction_schema(classes: Sequence[str]) -> pa.Schema:
     and ``p_CLASS`` for each class.
     """
     if len(set(classes)) < len(classes):
-        raise errors.UsageError(f"The classes {list(classes)} are not distinct.")
+        raise UsageError(f"The classes {list(classes)} are not distinct.")
     numbers = {f"p_{name}": pa.float32() for name in classes}
     return pa.schema(PREDICTION_COLUMNS | numbers)
 
@@ -234,7 +235,7 @@ def check_replaceable_table(path: Path) -> None:
     except (OSError, pa.ArrowException):
         pass
     if list(names[: len(PREDICTION_COLUMNS)]) != list(PREDICTION_COLUMNS):
-        raise errors.UsageError(f"'{path}' holds no predictions; give another file.")
+        raise UsageError(f"'{path}' holds no predictions; give another file.")
 
 
 def _check_table_ending(path: Path) -> None:
@@ -288,7 +289,7 @@ class Predictions:
     """Names of the classes."""
     probabilities: Tensor
     """Shape (n, C), float32."""
-    unreadable: tuple[errors.UnreadableFile, ...] = ()
+    unreadable: tuple[UnreadableFile, ...] = ()
     """Files that could not be used, by name and reason."""
     are_rows: bool = False
     """Whether the items are rows, not images."""
@@ -332,27 +333,25 @@ def predict(
     """
     loaded = model if isinstance(model, LoadedModel) else load_model(Path(model))
     shape, path = loaded.input_shape, Path(source)
-    unreadable: tuple[errors.UnreadableFile, ...] = ()
+    unreadable: tuple[UnreadableFile, ...] = ()
     images: Images
     if len(shape) == 1:
         vectors = Vectors.read(path)
         width = vectors.rows.shape[1]
         if width != shape[0]:
-            raise errors.ShapeError(
+            raise ShapeError(
                 f"The model takes rows of {shape[0]} numbers, not {width}."
             )
         images, names = ArrayImages(vectors.rows), row_names(vectors)
     else:
         if not path.is_dir():
-            raise errors.DataError(
-                f"There is no folder {path}; give a folder of images."
-            )
+            raise DataError(f"There is no folder {path}; give a folder of images.")
         listed, passed_over = image_names(path)
         found, damaged = check_files((name, path / name) for name in listed)
         unreadable = tuple(sorted([*passed_over, *damaged]))
         if not found:
             first = f" ({unreadable[0]})" if unreadable else ""
-            raise errors.DataError(f"There is no image to be used in {path}{first}.")
+            raise DataError(f"There is no image to be used in {path}{first}.")
         images = FileImages(tuple(found), (shape[0], shape[1], shape[2]))
         names = tuple(file.name for file in found)
     shares = torch.cat(list(probabilities(loaded.classifier, images)))
@@ -454,9 +453,7 @@ def export_project(
     """
     records = project.records()
     if onnx and not records:
-        raise errors.UsageError(
-            "No model has been trained yet to write as ONNX; train first."
-        )
+        raise UsageError("No model has been trained yet to write as ONNX; train first.")
     snapshot = project.snapshot()
     path_of = {item.id: item.path for item in snapshot.items}
     rows = [
@@ -536,11 +533,9 @@ def check_replaceable(folder: Path) -> None:
         UsageError: If a file there would be lost; it is named.
     """
     if folder.exists() and not folder.is_dir():
-        raise errors.UsageError(f"'{folder}' is a file; an export needs a folder.")
+        raise UsageError(f"'{folder}' is a file; an export needs a folder.")
     if Path.cwd().is_relative_to(folder.resolve()):
-        raise errors.UsageError(
-            f"You are in '{folder}', which the export would replace."
-        )
+        raise UsageError(f"You are in '{folder}', which the export would replace.")
     with files.wrap_os_errors(folder):
         try:
             content = files.read_regular(folder / _MANIFEST, _MAX_MANIFEST)
@@ -549,7 +544,7 @@ def check_replaceable(folder: Path) -> None:
             known = {}
         for name in _names(folder):
             if known.get(name) != _sha256(folder / name):
-                raise errors.UsageError(
+                raise UsageError(
                     f"'{folder}' holds '{name}', which the last export did not write "
                     "or which was changed since. Move it away."
                 )

@@ -178,7 +178,7 @@ def scan(
     if without is not None:
         names = [name for name in names if not name.startswith(f"{without}/")]
     num_listed = len(names)
-    if most is not None and most < len(names):
+    if most is not None:
         drawn = set(sorted(names, key=name_hash)[:most])
         names = [name for name in names if name in drawn]
     files: dict[str, ListedFile] = {}
@@ -194,12 +194,8 @@ def scan(
             files[result.path] = result
         else:
             unreadable.append(result)
-    return Index(
-        files=tuple(files[name] for name in names if name in files),
-        unreadable=tuple(sorted(unreadable)),
-        num_read=len(changed),
-        num_listed=num_listed,
-    )
+    listed = tuple(files[name] for name in names if name in files)
+    return Index(listed, tuple(sorted(unreadable)), len(changed), num_listed)
 
 
 def _is_unchanged(file: ListedFile, path: str) -> bool:

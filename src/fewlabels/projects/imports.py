@@ -194,7 +194,7 @@ def undo_import(project: "Project", uuid: str | None = None) -> UndoneImport:
             last = max(held, key=lambda label: label.sequence)
             (stored,) = store.events(uuids=[last.uuid])
             uuid = str(stored.payload[_KEY])
-        undone = labels.undo_written(store, uuid)
+        num_undone = labels.undo_written(store, uuid)
         named = {verdict.class_number for verdict in store.verdicts()}
         retired = []
         for entry in store.classes():
@@ -203,7 +203,7 @@ def undo_import(project: "Project", uuid: str | None = None) -> UndoneImport:
                 retiring, facts = Kind.CLASS_RETIRED, {"name": entry.name}
                 labels.write_class(store, retiring, entry.number, facts, None)
                 retired.append(entry.name)
-    return UndoneImport(uuid, len(undone), tuple(retired))
+    return UndoneImport(uuid, num_undone, tuple(retired))
 
 
 def _folder_rows(
@@ -253,9 +253,7 @@ def _match(
     names = ["" if cell is None else str(cell) for cell in cells]
     root = shared_root(names, known)
     if root:
-        names = [
-            name and exchange.plain_path(name).removeprefix(root) for name in names
-        ]
+        names = [n and exchange.plain_path(n).removeprefix(root) for n in names]
     matched: list[tuple[SourceRow, str]] = []
     num_blank = 0
     for entry, name in zip(rows, names, strict=True):

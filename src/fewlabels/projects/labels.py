@@ -375,15 +375,11 @@ def restore(
     return tuple(done)
 
 
-def undo_written(store: Store, uuid: str) -> tuple[Verdict, ...]:
-    """Undo and return the verdicts that a call wrote and that are still in force."""
-    mine = tuple(
-        verdict
-        for verdict in store.verdicts()
-        if verdict.uuid == part_uuid(uuid, verdict.item, verdict.annotator)
-    )
-    store.append(map(undo_of, mine))
-    return mine
+def undo_written(store: Store, uuid: str) -> int:
+    """Undo the verdicts that a call wrote and that are in force; return how many."""
+    given = store.verdicts()
+    mine = [v for v in given if v.uuid == part_uuid(uuid, v.item, v.annotator)]
+    return len(store.append(map(undo_of, mine)))
 
 
 def undo_of(event: Event) -> Event:
@@ -531,7 +527,7 @@ def restore_class(project: "Project", name: str, *, uuid: str | None = None) -> 
         removed = removed_classes(store)
         if name not in removed:
             raise UnknownNameError("removed class", name, removed)
-        num_labels = len(undo_written(store, removed[name].uuid))
+        num_labels = undo_written(store, removed[name].uuid)
         facts = {"name": name, "num_labels": num_labels}
         number = _names(store).index(name)
         write_class(store, Kind.CLASS_RESTORED, number, facts, uuid)

@@ -140,9 +140,8 @@ def _change(
             earlier = np.frombuffer(content, dtype=_GUESS)
         except (OSError, ValueError):
             return None
-        _, now, before = np.intersect1d(
-            guesses["item"], earlier["item"], return_indices=True
-        )
+        both = guesses["item"], earlier["item"]
+        _, now, before = np.intersect1d(*both, return_indices=True)
         if not len(now):
             return None
         is_other = guesses["class"][now] != earlier["class"][before]

@@ -372,13 +372,8 @@ class Project:
                 current = new_round(self, snapshot, size, chosen, ahead=ahead)
             else:
                 current = snapshot.rounds[-1]
-            return Asked(
-                step=current.step,
-                strategy=current.strategy,
-                model=current.model,
-                items=current.items if is_new else snapshot.open,
-                is_new=is_new,
-            )
+            items = current.items if is_new else snapshot.open
+            return Asked(current.step, current.strategy, current.model, items, is_new)
 
     def backup(self, path: str | PathLike[str]) -> int:
         """Copy all labels, as of one moment, to a new file; return how many events."""

@@ -70,14 +70,8 @@ def new_round(
     chooser = strategies.resolve(choice.name, choice.options)
     is_blind = model is None and isinstance(chooser, Random)
     pool, classifier = _prepare(project, snapshot, model, unaudited, is_blind=is_blind)
-    expected = pool
     unknown = [i for i in pending if snapshot.items[i].id not in snapshot.audit]
-    if unknown:
-        # The labels that the model expects: otherwise a strategy would ask about the
-        # same regions again before the answers are there.
-        labels = pool.labels.clone()
-        labels[unknown] = _shares(classifier, pool, unknown).argmax(dim=1).to(labels)
-        expected = replace(pool, labels=labels)
+    expected = _with_expected_labels(pool, classifier, unknown)
     draws, history = stream(settings.seed, "query", step), snapshot.history()
     query = chooser.select(classifier, expected, size, draws, history=history)
     check_query(query, expected, size)
@@ -101,17 +95,29 @@ def new_round(
         known = (pool.ids[index] for index in indices)
         options["guesses"] = dict(zip(known, shares, strict=True))
     candidates = (pool.ids[index] for index in pool.candidates.tolist())
-    return project.store.add_round(
-        StoredRound(
-            step=step,
-            strategy=choice.name,
-            items=tuple(asked),
-            options=options,
-            seed=settings.seed,
-            model=None if model is None else model.name,
-            candidates_digest=candidates_digest(candidates),
-        )
+    new = StoredRound(
+        step=step,
+        strategy=choice.name,
+        items=tuple(asked),
+        options=options,
+        seed=settings.seed,
+        model=None if model is None else model.name,
+        candidates_digest=candidates_digest(candidates),
     )
+    return project.store.add_round(new)
+
+
+def _with_expected_labels(pool: Pool, classifier: Classifier, items: list[int]) -> Pool:
+    """Return the pool in which some items have the labels that the model expects.
+
+    Otherwise a strategy would ask about the same regions again before the answers are
+    there.
+    """
+    if not items:
+        return pool
+    labels = pool.labels.clone()
+    labels[items] = _shares(classifier, pool, items).argmax(dim=1).to(labels)
+    return replace(pool, labels=labels)
 
 
 def _shares(classifier: Classifier, pool: Pool, indices: list[int]) -> torch.Tensor:
@@ -121,12 +127,8 @@ def _shares(classifier: Classifier, pool: Pool, indices: list[int]) -> torch.Ten
 
 def _first_open(snapshot: Snapshot) -> int:
     """Return the first round with an open image, of those that are handed out."""
-    still_open = {entry.item for entry in snapshot.open}
-    return next(
-        each.step
-        for each in snapshot.open_rounds
-        if any(entry.item in still_open for entry in each.items)
-    )
+    waiting, rounds = {entry.item for entry in snapshot.open}, snapshot.open_rounds
+    return next(r.step for r in rounds if waiting & {e.item for e in r.items})
 
 
 def _audit_slice(

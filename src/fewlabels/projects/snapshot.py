@@ -71,9 +71,8 @@ class Snapshot:
     def consensus(self) -> Mapping[str, records.Consensus]:
         """The joint verdict of the annotators on each labeled image."""
         labels = [verdict for verdict in self.verdicts if verdict.kind in LABELS]
-        return {
-            agreed.item: agreed for agreed in records.consensus(labels, self.overlap)
-        }
+        agreed = records.consensus(labels, self.overlap)
+        return {consensus.item: consensus for consensus in agreed}
 
     @cached_property
     def known(self) -> Mapping[str, int]:
@@ -111,12 +110,8 @@ class Snapshot:
         """
         asked = {entry.item for each in self.rounds for entry in each.items}
         people = {v.annotator for v in self.verdicts if not v.is_imported}
-        given, num_people = records.by_item(self.verdicts), len(people)
-        return frozenset(
-            item
-            for item in asked
-            if not _is_answered(given[item], self.overlap, num_people)
-        )
+        given, terms = records.by_item(self.verdicts), (self.overlap, len(people))
+        return frozenset(i for i in asked if not _is_answered(given[i], *terms))
 
     @property
     def open_rounds(self) -> tuple[StoredRound, ...]:
@@ -299,13 +294,9 @@ class Tally:
             else:
                 affected = {member.item for asked in added for member in asked.items}
                 affected |= changed & self.places.keys()
-            unanswered = [
-                item
-                for item in affected
-                if not _is_answered(
-                    self.verdicts.get(item, ()), self.overlap, self._num_people
-                )
-            ]
+            terms = self.overlap, self._num_people
+            given = {item: self.verdicts.get(item, ()) for item in affected}
+            unanswered = [i for i in given if not _is_answered(given[i], *terms)]
             present = {item.id for item in moment.items(ids=unanswered)}
         self.waiting = (self.waiting - affected) | present
         self.rounds += added

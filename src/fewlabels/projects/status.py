@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import eq
 from typing import TYPE_CHECKING
 
 from fewlabels import training
@@ -89,6 +90,7 @@ def project_status(project: "Project") -> Status:
     """
     snapshot, settings = project.snapshot(), project.settings
     records = project.records()
+    given = [verdict for verdict in snapshot.verdicts if verdict.kind in LABELS]
     numbers = range(len(snapshot.classes))
     labels, audited = Counter(snapshot.labels), Counter(snapshot.audited.values())
     counts = tuple(labels[number] for number in numbers)
@@ -97,15 +99,10 @@ def project_status(project: "Project") -> Status:
     items = sorted(snapshot.audited.keys() & snapshot.positions.keys())
     items = [item for item in items if not records or item in records[-1].audit]
     compared = [record for record in records if record.audit.keys() >= set(items)]
-    right = [
-        [each.classes.index(each.audit[i]) == snapshot.audited[i] for i in items]
-        for each in compared
-    ]
-    confusion = Counter(
-        (snapshot.audited[i], each.classes.index(each.audit[i]))
-        for each in compared[-1:]
-        for i in items
-    )
+    true = [snapshot.audited[item] for item in items]
+    predicted = [[r.classes.index(r.audit[i]) for i in items] for r in compared]
+    right = [[*map(eq, numbers, true)] for numbers in predicted]
+    pairs = zip(true, predicted[-1], strict=True) if predicted else ()
     latest = records[-1] if records else None
     confidences = [_confidences(record, items) for record in compared]
     num_labeled = [record.num_labeled for record in compared]
@@ -141,7 +138,7 @@ def project_status(project: "Project") -> Status:
         classes=snapshot.classes,
         class_counts=counts,
         audit_counts=tuple(audited[number] for number in numbers),
-        confusion=confusion,
+        confusion=Counter(pairs),
         num_rounds=len(snapshot.rounds),
         audit_size=len(snapshot.audit),
         num_audited=len(snapshot.audited),
@@ -150,9 +147,7 @@ def project_status(project: "Project") -> Status:
         curve=curve,
         gain=gain,
         advice=evaluation.stopping_advice(gain, curve[-1].audited if curve else None),
-        agreement=agreement(
-            [v for v in snapshot.verdicts if v.kind in LABELS and v.is_asked]
-        ),
+        agreement=agreement([label for label in given if label.is_asked]),
         notes=(
             *filter(None, [fall]),
             *_audit_notes(project, snapshot),
@@ -172,11 +167,9 @@ def _confidences(
         return None
     if record.num_labeled > MOST_LABELED * (record.num_labeled + record.num_unlabeled):
         return None
-    return evaluation.Confidences(
-        checks=[record.confidences[item] for item in items],
-        mean=sure,
-        num_images=record.num_unlabeled,
-    )
+    checks = [record.confidences[item] for item in items]
+    unlabeled = record.num_unlabeled
+    return evaluation.Confidences(checks=checks, mean=sure, num_images=unlabeled)
 
 
 def _audit_notes(project: "Project", snapshot: Snapshot) -> Iterator[str]:
@@ -263,9 +256,8 @@ def _share_notes(project: "Project", snapshot: Snapshot) -> Iterator[str]:
         )
         return
     counts = Counter(snapshot.audited.values())
-    note = evaluation.balance_note(
-        classes, shares, [counts[n] for n in range(len(classes))]
-    )
+    numbers = [counts[number] for number in range(len(classes))]
+    note = evaluation.balance_note(classes, shares, numbers)
     if note is not None:
         plain = training.variant(chosen.name, alignment="")
         yield (

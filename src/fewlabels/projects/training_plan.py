@@ -238,16 +238,15 @@ def _plan_chosen(
         head = head.over(encoders.absolute(new.encoder))
     if "encoder" not in training.options(head.name):
         return TrainingPlan(trainer=head, shape=common_shape(files, size))
-    given = head.options.get("encoder_options", {})
+    options = {"encoder": ENCODER, **head.options}
+    given, side = options.get("encoder_options", {}), _side(new.quality, size)
+    is_asked = new.quality is not None
     sized = encoders.options_for_side(
-        head.options.get("encoder", ENCODER),
-        given,
-        _side(new.quality, size),
-        is_asked=new.quality is not None,
+        options["encoder"], given, side, is_asked=is_asked
     )
     if sized != given:
-        options = {**head.options, "encoder_options": sized}
-        head = head.model_copy(update={"options": options})
+        options["encoder_options"] = sized
+    head = head.model_copy(update={"options": options})
     options = training.make(head.name, **head.options).options
     size = size or encoders.side(options["encoder"], **options["encoder_options"])
     is_large = _longest_side(files) > SMALL_SIDE

@@ -2,11 +2,12 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import isfinite
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from fewlabels.errors import UnknownNameError, count
 from fewlabels.experiments import bench
@@ -285,20 +286,21 @@ def _notes(context: Context) -> Sequence[str]:
     return notes
 
 
+def _known(timings: Sequence[Mapping[str, Any]], key: str) -> list[float]:
+    return [own[key] for own in timings if own.get(key) is not None]
+
+
 def _cost(context: Context) -> Sequence[Block]:
     """Return time and memory, where they were measured."""
     rows: list[Row] = []
     for case, who in product(context.conditions, context.contenders):
         timings = [timing for run in case.runs(who.label) for timing in run.timings]
         later = [timing for timing in timings if timing["step"] > 0] or timings
-        queries, peaks, trainings = (
-            [own[key] for own in measured if own.get(key) is not None]
-            for measured, key in (
-                (timings, "query_seconds"),
-                (timings, "query_peak_mb"),
-                (later, "train_seconds"),
-            )
+        queries, peaks = (
+            _known(timings, "query_seconds"),
+            _known(timings, "query_peak_mb"),
         )
+        trainings = _known(later, "train_seconds")
         row = [
             who.short,
             wording.number(median(queries) if queries else None),

@@ -58,9 +58,7 @@ def overlaps_of(case: ConditionContext, most: int) -> list[tuple[Overlap, Overla
     paper's, of the unions over all trials.
     """
     reached = {
-        cell: {
-            line.num_labeled for line in cell.lines if cell.acquired(line.num_labeled)
-        }
+        cell: {row.num_labeled for row in cell.lines if cell.acquired(row.num_labeled)}
         for cell in case.cells
     }
     amounts = sorted(set().union(*reached.values()))
@@ -84,20 +82,15 @@ def redundancy_section(context: Context) -> Section:
         runs = [copies_in(case.runs(who.label)) for who in context.contenders]
         means = [mean(share for _, share in own) if own else nan for own in runs]
         least = min(filter(isfinite, means), default=nan)
+        rows = list[Row]()
+        for who, own, average in zip(context.contenders, runs, means, strict=True):
+            share = Entry(in_percent(average), average == least)
+            worst = in_percent(max((share for _, share in own), default=nan))
+            num_picks = sum(picks for picks, _ in own)
+            rows.append([who.short, share, worst, f"{num_picks:,}", f"{len(own):,}"])
         table = Table(
             ["Strategy", "Mean", "Worst seed", "Picks", "Seeds"],
-            [
-                [
-                    who.short,
-                    Entry(in_percent(average), average == least),
-                    in_percent(max((share for _, share in own), default=nan)),
-                    f"{sum(picks for picks, _ in own):,}",
-                    f"{len(own):,}",
-                ]
-                for who, own, average in zip(
-                    context.contenders, runs, means, strict=True
-                )
-            ],
+            rows,
             name=case.file_name("redundancy"),
             caption=case.caption(
                 "Picks that are copies of each other or of a labeled image (%). Bold: "
@@ -117,18 +110,14 @@ def copies_in(runs: Sequence[CellResult]) -> list[tuple[int, float]]:
     """
     shares = []
     for run in runs:
-        labeled, copies, num_picks = dict.fromkeys(run.start), 0.0, 0
-        for line in run.lines:
-            picks = [name for name in dict.fromkeys(line.ids) if name not in labeled]
-            if picks:
-                old, labeled = range(len(labeled)), labeled | dict.fromkeys(picks)
-                originals = [name.rpartition("#")[0] or name for name in labeled]
-                groups = np.unique(originals, return_inverse=True)[1].tolist()
-                new = range(len(old), len(labeled))
-                copies += len(picks) * evaluation.redundant_share(new, old, groups)
-                num_picks += len(picks)
-        if num_picks:
-            shares.append((num_picks, copies / num_picks))
+        picks = {name for line in run.lines for name in line.ids}.difference(run.start)
+        picked, labeled = (
+            {name.rpartition("#")[0] or name for name in names}
+            for names in (picks, run.start)
+        )
+        if picks:
+            num_copies = len(picks) - len(picked - labeled)
+            shares.append((len(picks), num_copies / len(picks)))
     return shares
 
 
@@ -147,16 +136,13 @@ def _overlap(
         sets.append([numbered((*run.start, *run.acquired(amount))) for run in runs])
     fair, unions = np.full((2, size, size), np.nan)
     for i, j in np.ndindex(size, size):
+        one, other = sets[i], sets[j]
         shared = [a & b for a, b in zip(starts[i], starts[j], strict=True)]
         if i != j:
-            unions[i, j] = evaluation.overlap_of_unions(sets[i], sets[j])
-            fair[i, j] = evaluation.overlap_per_trial(
-                sets[i], sets[j], starts=shared
-            ).mean()
+            unions[i, j] = evaluation.overlap_of_unions(one, other)
+            fair[i, j] = evaluation.overlap_per_trial(one, other, starts=shared).mean()
         elif len(trials) > 1:
-            fair[i, j] = evaluation.overlap_across_trials(
-                sets[i], sets[j], starts=shared
-            )
+            fair[i, j] = evaluation.overlap_across_trials(one, other, starts=shared)
     fair_chance = unions_chance = None
     described = next(cell.description for cell in case.cells if cell.description)
     pool_size = described["data"]["num_items"]

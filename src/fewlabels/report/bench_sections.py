@@ -89,7 +89,7 @@ class ConditionContext(ConditionResults):
         }
 
     @cached_property
-    def measured(self) -> "dict[str, dict[int, Measured]]":
+    def measured(self) -> dict[str, dict[int, Measured]]:
         """Accuracies by label of strategy and number of labels, where known."""
         known: dict[str, dict[int, Measured]] = {name: {} for name in self.strategies}
         for name, own in known.items():
@@ -236,10 +236,8 @@ class Context(Results):
         by_pair = dict(zip(family, corrected, strict=True))
         comparisons = []
         for each in shown:
-            own = by_pair[each.pair]
-            test = replace(
-                each.test, t_holm=own.t_holm, wilcoxon_holm=own.wilcoxon_holm
-            )
+            by = by_pair[each.pair]
+            test = replace(each.test, t_holm=by.t_holm, wilcoxon_holm=by.wilcoxon_holm)
             comparisons.append(each._replace(test=test))
         return tuple(comparisons)
 
@@ -315,8 +313,8 @@ def _accuracy_table(
     context: Context, name: str, places: Sequence[tuple[ConditionContext, int]]
 ) -> Table:
     """Return means by strategy at some numbers of labels, with the paper's if known."""
-    first = places[0][0]
-    is_of_all = first is not places[-1][0]
+    cases = list(dict.fromkeys(case for case, _ in places))
+    first, is_of_all = cases[0], len(cases) > 1
     has_area = first.has_curve and not is_of_all
     columns, best = [], {}
     for case, amount in places:
@@ -329,6 +327,7 @@ def _accuracy_table(
             columns.append(Column(f"{amount:,}, paper", group, is_quiet=True))
         means = {own[amount].mean for own in case.measured.values() if amount in own}
         best[case, amount] = max(means) if len(means) > 1 else nan
+    has_paper = any(column.is_quiet for column in columns)
     rows, records = list[Row](), []
     for who in context.contenders:
         entries = []
@@ -338,12 +337,8 @@ def _accuracy_table(
             paper = printed.get(who.name, Measured())
             entries.append(_entry(own, is_best=own.mean == best[case, amount]))
             entries += [_entry(paper)] if printed else []
-            numbers = {
-                "labels": amount,
-                **own._asdict(),
-                "published_mean": paper.mean,
-                "published_deviation": paper.deviation,
-            }
+            numbers = {"labels": amount, **own._asdict(), "published_mean": paper.mean}
+            numbers["published_deviation"] = paper.deviation
             names = {"condition": case.condition.name, "strategy": who.label}
             records.append(names | numbers)
         if has_area:
@@ -353,19 +348,13 @@ def _accuracy_table(
         ["Strategy", *columns, *([Column("AUBC")] if has_area else [])],
         rows,
         name=name,
-        caption=_accuracy_caption(context, columns, first, is_of_all=is_of_all),
+        caption=_accuracy_caption(cases, has_paper=has_paper),
         records=records,
     )
 
 
-def _accuracy_caption(
-    context: Context,
-    columns: Sequence[Column],
-    first: ConditionContext,
-    *,
-    is_of_all: bool,
-) -> str:
-    cases = context.conditions if is_of_all else (first,)
+def _accuracy_caption(cases: Sequence[ConditionContext], *, has_paper: bool) -> str:
+    is_of_all = len(cases) > 1
     known = chain(*(own.values() for case in cases for own in case.measured.values()))
     seeds = {measured.seeds for measured in known}
     single = " after a single query, by number of labels" if is_of_all else ""
@@ -376,13 +365,13 @@ def _accuracy_caption(
             f"{min(seeds)} to {max(seeds)}."
         )
     sentences.append("Bold: the highest mean, which need not be significant.")
-    if any(column.is_quiet for column in columns):
-        trials = min(table.trials for table in context.experiment.published)
+    if has_paper:
+        trials = min(table.trials for table in cases[0].experiment.published)
         sentences.append(
             f"Paper: as printed by Kong et al. (2022), {trials} trials, WRN-28-2 on "
             "the data of the paper."
         )
-    return first.caption(*sentences, is_of_all=is_of_all)
+    return cases[0].caption(*sentences, is_of_all=is_of_all)
 
 
 def _entry(measured: Measured, *, is_best: bool = False) -> Entry:
@@ -500,9 +489,8 @@ def _test_table(
     shorts = {who.label: who.short for who in context.contenders}
     columns = [Column(name, is_text=True) for name in ("Strategy", "Measure")]
     columns += [Column(name) for name in ("Difference", "95 % interval", "d")]
-    columns += [
-        Column(p, test) for test in ("t-test", "Wilcoxon") for p in ("p", "Holm")
-    ]
+    for test_name in ("t-test", "Wilcoxon"):
+        columns += [Column("p", test_name), Column("Holm", test_name)]
     rows, records = list[Row](), []
     for comparison in comparisons:
         case, _, test = comparison
@@ -521,13 +509,9 @@ def _test_table(
         ]
         rows.append([case.heading, *row] if case.heading else row)
         numbers = asdict(test)
-        names = {
-            "condition": case.condition.name,
-            "strategy": numbers.pop("name"),
-            "against": numbers.pop("against"),
-            "measure": comparison.measure_text,
-            "pairs": numbers.pop("num_pairs"),
-        }
+        names = {"condition": case.condition.name, "strategy": numbers.pop("name")}
+        names |= {"against": numbers.pop("against"), "measure": comparison.measure_text}
+        names["pairs"] = numbers.pop("num_pairs")
         records.append(names | numbers)
     pairs = sorted({comparison.test.num_pairs for comparison in comparisons})
     amounts = wording.span(map(str, pairs))

@@ -54,6 +54,7 @@ _STYLE = {
 }  # fmt: skip
 _DOTS_PER_INCH = 220
 _PIXELS_PER_POINT = 4 / 3
+_ELEMENT = r'<svg[^>]* viewBox="0 0 ([\d.]+) ([\d.]+)"[^>]*>(.*)'
 _NOT_ON_A_PAGE = (
     (r"<defs>\s*<style.*?</style>\s*</defs>", ""),
     (r' clip-path="[^"]*"', ""),
@@ -106,12 +107,10 @@ class Drawing:
         """Write it as ``.png`` and ``.svg``, without a date."""
         make_folder(folder)
         for ending, metadata in (("svg", _NO_DATE), ("png", {"Software": None})):
-            with (
-                replace_file(folder / f"{self.name}.{ending}") as path,
-                _style(self.name, letters="path"),
-            ):
+            path = folder / f"{self.name}.{ending}"
+            with replace_file(path) as partial, _style(self.name, letters="path"):
                 self.figure.savefig(
-                    path,
+                    partial,
                     format=ending,
                     dpi=_DOTS_PER_INCH,
                     bbox_inches="tight",
@@ -127,13 +126,10 @@ class Drawing:
                 file, format="svg", bbox_inches="tight", transparent=True,
                 metadata=_NO_DATE,
             )  # fmt: skip
-        svg = file.getvalue().decode()
-        begin = svg.index("<svg")
-        end = svg.index(">", begin)
-        box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg[begin:end])
-        assert box is not None
-        width, height = (round(float(side)) for side in box.groups())
-        body = svg[end + 1 :]
+        parts = re.search(_ELEMENT, file.getvalue().decode(), re.DOTALL)
+        assert parts is not None
+        width, height = round(float(parts[1])), round(float(parts[2]))
+        body = parts[3]
         for pattern, kept in _NOT_ON_A_PAGE:
             body = re.sub(pattern, kept, body, flags=re.DOTALL)
         variables = COLORS | {f"hue-{number}": hue for number, hue in enumerate(HUES)}

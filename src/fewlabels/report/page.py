@@ -8,15 +8,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from io import StringIO
 from itertools import groupby
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fewlabels.errors import count
 from fewlabels.files import make_folder, replace_text
@@ -242,13 +240,12 @@ class Page:
 
         Subjects without a fact are left out.
         """
-        subjects = {}
+        subjects: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
         for subject, columns in self.facts.items():
-            names = dict.fromkeys(name for column in columns for name in column)
-            rows = [tuple(column.get(n, MISSING) for column in columns) for n in names]
-            if names:
-                shared = [row[:1] if len(set(row)) == 1 else row for row in rows]
-                subjects[subject] = list(zip(names, shared, strict=True))
+            for name in dict.fromkeys(name for column in columns for name in column):
+                row = tuple(column.get(name, MISSING) for column in columns)
+                values = row[:1] if len(set(row)) == 1 else row
+                subjects.setdefault(subject, []).append((name, values))
         return subjects
 
     def write(self, path: Path) -> Path:
@@ -261,8 +258,7 @@ def write_page(path: Path, template: str, page: object) -> Path:
 
     The template is the name of a file beside this one, and shows ``page``.
     """
-    style = Markup(_packaged("style.css"))  # noqa: S704 - our own file
-    html = _environment().get_template(template).render(page=page, style=style)
+    html = _environment().get_template(template).render(page=page)
     make_folder(path.parent)
     # Half a surrogate pair, as in a file name of unknown encoding, has no UTF-8.
     replace_text(path, html.encode("utf-8", "replace").decode("utf-8"))
@@ -273,7 +269,7 @@ def write_page(path: Path, template: str, page: object) -> Path:
 def _environment() -> Environment:
     """Return what compiles templates, each of them once."""
     environment = Environment(
-        loader=FunctionLoader(_packaged),
+        loader=PackageLoader("fewlabels", "report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -281,7 +277,3 @@ def _environment() -> Environment:
     )
     environment.filters.update(percent=percent, count=count)
     return environment
-
-
-def _packaged(name: str) -> str:
-    return (files("fewlabels.report") / name).read_text(encoding="utf-8")

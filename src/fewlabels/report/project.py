@@ -144,29 +144,20 @@ def _rounds(
 ) -> Block:
     if not snapshot.rounds:
         return Block(notes=["No images have been asked about yet."])
-    rows = [
-        [
-            f"{query.step:,}",
-            query.strategy,
-            query.model or "untrained",
-            f"{len(query.items):,}",
-            f"{sum(entry.role == 'audit' for entry in query.items):,}",
-            f"{sum(entry.item not in snapshot.waiting for entry in query.items):,}",
-            _moment(query.created),
-        ]
-        for query in snapshot.rounds
-    ]
+    rows = []
+    for query in snapshot.rounds:
+        audit = sum(entry.role == "audit" for entry in query.items)
+        answered = sum(entry.item not in snapshot.waiting for entry in query.items)
+        numbers = [f"{number:,}" for number in (len(query.items), audit, answered)]
+        names = [f"{query.step:,}", query.strategy, query.model or "untrained"]
+        rows.append([*names, *numbers, _moment(query.created)])
     texts = [Column(name, is_text=True) for name in ("Chosen by", "Model")]
-    numbers = ("Images", "Audit", "Answered", "Asked (UTC)")
     unsure = {given.item for given in snapshot.verdicts if given.kind is Kind.UNSURE}
     items = []
     for item in asked[:_MOST_IMAGES]:
-        place, number = snapshot.positions.get(item), snapshot.known.get(item)
-        name = (
-            pictures.readable_name(item)
-            if place is None
-            else snapshot.items[place].path
-        )
+        name, number = pictures.readable_name(item), snapshot.known.get(item)
+        if item in snapshot.positions:
+            name = snapshot.items[snapshot.positions[item]].path
         caption, state = "disputed", "skipped"
         if number is not None:
             caption, state = snapshot.classes[number], "labeled"
@@ -184,17 +175,15 @@ def _rounds(
         items,
         len(asked) - len(items),
     )
-    table = Table(["Round", *texts, *numbers], rows)
+    table = Table(["Round", *texts, "Images", "Audit", "Answered", "Asked (UTC)"], rows)
     return Block(tables=[table], galleries=[gallery])
 
 
 def _annotators(snapshot: Snapshot, agreement: Agreement) -> Sequence[Block]:
     """Return how far annotators agree, where there are at least two."""
     labels, others = (
-        Counter(
-            v.annotator for v in snapshot.verdicts if (v.kind in LABELS) is is_label
-        )
-        for is_label in (True, False)
+        Counter(v.annotator for v in snapshot.verdicts if (v.kind in LABELS) is wanted)
+        for wanted in (True, False)
     )
     names = sorted(labels.keys() | others.keys())
     if len(names) < 2:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -157,11 +158,29 @@ def _queries(
     pool: Pool,
 ) -> Sequence[Block]:
     """Return the images that were labeled, each with its answer."""
-    shown: list[tuple[str, str, Mapping[str, int | None]]] = []
     unlabeled: dict[int | None, str] = {None: "open", UNKNOWN: "skipped"}
+    captions = dict(enumerate(known)) | unlabeled
+
+    def gallery(
+        heading: str, detail: str, labels: Mapping[str, int | None]
+    ) -> pictures.Gallery:
+        first = dict(islice(labels.items(), _MOST_IMAGES))
+        images = pictures.pictures_of(pool, first)
+        items = [
+            pictures.GalleryItem(
+                pictures.readable_name(name),
+                images.get(name),
+                captions.get(label, str(label)),
+                unlabeled.get(label, "labeled"),
+            )
+            for name, label in first.items()
+        ]
+        return pictures.Gallery(heading, detail, items, len(labels) - len(items))
+
+    galleries = []
     if start:
         detail = f"{count(len(start), 'label')} to start with"
-        shown.append(("Starting set", detail, start))
+        galleries.append(gallery("Starting set", detail, start))
     for line in lines:
         kinds = Counter(unlabeled.get(label, "answered") for label in line.labels)
         parts = [f"{len(line.ids):,} asked for"]
@@ -173,26 +192,7 @@ def _queries(
             after = count(line.num_labeled + kinds["answered"], "label")
             answers = dict(zip(line.ids, line.labels, strict=True))
             heading = f"{line.num_labeled:,} → {after}"
-            shown.append((heading, ", ".join(parts), answers))
-    wanted = [name for *_, labels in shown for name in list(labels)[:_MOST_IMAGES]]
-    shown_as, captions = (
-        pictures.pictures_of(pool, wanted),
-        dict(enumerate(known)) | unlabeled,
-    )
-    galleries = []
-    for heading, detail, labels in shown:
-        items = [
-            pictures.GalleryItem(
-                pictures.readable_name(name),
-                shown_as.get(name),
-                captions.get(label, str(label)),
-                unlabeled.get(label, "labeled"),
-            )
-            for name, label in list(labels.items())[:_MOST_IMAGES]
-        ]
-        galleries.append(
-            pictures.Gallery(heading, detail, items, len(labels) - len(items))
-        )
+            galleries.append(gallery(heading, ", ".join(parts), answers))
     return [Block(galleries=galleries)] if galleries else ()
 
 
@@ -205,7 +205,7 @@ def _classes(lines: Sequence[RoundLine], known: Sequence[str]) -> Sequence[Block
         covered = [f"{sum(map(bool, counts)):,}" for counts in rounds.values()]
         table = Table(["Labels", *amounts], [["Classes with a label", *covered]])
     else:
-        largest = max(map(max, rounds.values()))
+        largest = max(1, *map(max, rounds.values()))
         rows = [
             [name, *(Entry(str(n), share=n / largest) for n in counts)]
             for name, *counts in zip(known, *rounds.values(), strict=True)
@@ -221,9 +221,8 @@ def _values(lines: Sequence[RoundLine]) -> Sequence[Block]:
     rows: list[Row] = []
     for line in lines:
         if line.value is not None:
-            share = (
-                min(1.0, max(0.0, line.value / line.ceiling)) if line.ceiling else None
-            )
+            share = line.value / line.ceiling if line.ceiling else None
+            share = share and min(1.0, max(0.0, share))
             labels, ceiling = f"{line.num_labeled:,}", wording.number(line.ceiling)
             value = wording.number(line.value) + " (tie)" * bool(line.tie)
             of_ceiling = Entry(wording.percent(share), share=share)

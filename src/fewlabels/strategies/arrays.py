@@ -86,21 +86,17 @@ def select(
     if not rows.shape[1]:
         raise ShapeError(f"features has shape {tuple(rows.shape)}; give columns.")
     pool, classifier = precomputed(rows, logits, labeled, labels, candidates)
-    return checked_query(chooser, classifier, pool, size, seed).indices.numpy()
+    draws = seed if isinstance(seed, Generator) else stream(seed, "query")
+    return checked_query(chooser, classifier, pool, size, draws).indices.numpy()
 
 
 def checked_query(
-    chooser: Strategy,
-    classifier: Classifier,
-    pool: Pool,
-    size: int,
-    seed: int | Generator,
+    chooser: Strategy, classifier: Classifier, pool: Pool, size: int, draws: Generator
 ) -> Query:
     """Return what a strategy chooses, checked."""
     size = whole_number("size", size)
     check_size(size, len(pool.candidates))
-    generator = seed if isinstance(seed, Generator) else stream(seed, "query")
-    query = chooser.select(classifier, pool, size, generator)
+    query = chooser.select(classifier, pool, size, draws)
     check_query(query, pool, size)
     return query
 

@@ -9,12 +9,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from fewlabels import gram
+from fewlabels import gram, search
 from fewlabels.errors import Count, UsageError, check_finite_rows
 from fewlabels.names import check_known, import_object
 from fewlabels.pool import Pool, Record, take_rows
 from fewlabels.protocols import Kernel, Outputs
-from fewlabels.search import Posterior
 from fewlabels.strategies.inputs import BuiltIn, Request, check_classes, network_inputs
 
 KernelName = Literal["auto", "last-layer", "wide-head", "softmax", "ntk", "diffusion"]
@@ -136,7 +135,7 @@ class ProcessStrategy(KernelStrategy):
 
     def posterior(
         self, request: Request, outputs: Outputs, noise: float
-    ) -> tuple[Posterior, Record]:
+    ) -> "tuple[search.Posterior, Record]":
         """Return covariances given what is labeled, and a record.
 
         Noise is given as a share of the mean k(i, i); of 1, where the kernel is zero.
@@ -146,7 +145,7 @@ class ProcessStrategy(KernelStrategy):
         references = request.part_of(torch.arange(len(pool)), self.num_references)
         among = torch.cat([candidates, references]) if subsample else None
         name, kernel = self.kernel_for(request, outputs, among)
-        posterior = Posterior(
+        posterior = search.Posterior(
             kernel,
             labeled=pool.labeled,
             candidates=candidates,

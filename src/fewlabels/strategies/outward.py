@@ -103,12 +103,13 @@ class Outward(BuiltIn):
 
     def value(self, left: "_Remainder") -> float:
         """Return what is to be small: the largest eigenvalue."""
-        return float(torch.linalg.eigvalsh(left.inner())[-1])
+        return float(torch.linalg.eigvalsh(left.inner(left.root()))[-1])
 
     def gains(self, left: "_Remainder") -> Tensor:
         """Return how much of the leading eigenvector each item explains, (N,)."""
-        top_R: Tensor = torch.linalg.eigh(left.inner()).eigenvectors[:, -1]
-        return left.seen(left.root @ top_R).square() / left.variances_N
+        root_RR = left.root()
+        top_R: Tensor = torch.linalg.eigh(left.inner(root_RR)).eigenvectors[:, -1]
+        return left.seen(root_RR @ top_R).square() / left.variances_N
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class VOptimal(Outward):
 
     def value(self, left: "_Remainder") -> float:
         """Return the trace."""
-        return float(left.inner().trace())
+        return float(left.inner(left.root()).trace())
 
     def gains(self, left: "_Remainder") -> Tensor:
         """Return how much of the trace each item takes away, (N,)."""
@@ -176,7 +177,6 @@ class _Remainder:
         self.total = (rows.T @ weights_N.to(rows.dtype)).double()
         self.variances_N = self._forms(self.covariance) + noise
         self._shares: Tensor | None = None
-        self._root: Tensor | None = None
 
     def _forms(self, matrix: Tensor) -> Tensor:
         """Return row . matrix . row of each item, shape (N,)."""
@@ -189,17 +189,15 @@ class _Remainder:
         """Return the product of each row with a vector, shape (N,)."""
         return (self.rows @ vector.to(self.rows.dtype)).double()
 
-    @property
     def root(self) -> Tensor:
-        """A square root of the covariance, (R, R)."""
-        if self._root is None:
-            identity = torch.eye(len(self.covariance), dtype=torch.float64)
-            self._root = torch.linalg.cholesky(self.covariance + _JITTER * identity)
-        return self._root
+        """Return a square root of the covariance, (R, R)."""
+        identity = torch.eye(len(self.covariance), dtype=torch.float64)
+        root: Tensor = torch.linalg.cholesky(self.covariance + _JITTER * identity)
+        return root
 
-    def inner(self) -> Tensor:
+    def inner(self, root_RR: Tensor) -> Tensor:
         """Return the matrix that has the weighted covariance's eigenvalues, (R, R)."""
-        return self.root.T @ self.weighted @ self.root
+        return root_RR.T @ self.weighted @ root_RR
 
     def shares(self) -> Tensor:
         """Return the weighted square of what each item tells of all others, (N,)."""
@@ -225,4 +223,3 @@ class _Remainder:
         self.variances_N = self.variances_N - seen_N.square() / variance
         self.covariance = self.covariance - torch.outer(seen_R / variance, seen_R)
         self.covariance = (self.covariance + self.covariance.T) / 2
-        self._root = None

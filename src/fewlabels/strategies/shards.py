@@ -16,6 +16,7 @@ from fewlabels.errors import DataError, check_distinct
 from fewlabels.pool import Record
 from fewlabels.progress import Mapper, shared
 from fewlabels.protocols import Strategy
+from fewlabels.rng import stream
 from fewlabels.strategies import resolve
 from fewlabels.strategies.arrays import checked_query, precomputed
 
@@ -64,7 +65,7 @@ def select_shards(
     rows = shards.embeddings()
     pool, classifier = precomputed(rows, shards.logits(), labeled, classes)
     with shared(executor):
-        query = checked_query(chooser, classifier, pool, size, seed)
+        query = checked_query(chooser, classifier, pool, size, stream(seed, "query"))
     indices = query.indices.numpy()
     return Chosen(shards.ids(indices), indices, query.record)
 

@@ -1,16 +1,16 @@
 """The addresses of the page and their handlers."""
 
 import asyncio
+import mimetypes
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from importlib.resources import files
-from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from fewlabels.errors import (
@@ -31,17 +31,7 @@ from fewlabels.web.pictures import SIDES, picture
 from fewlabels.web.session import Session
 from fewlabels.web.studio import add_studio
 
-_STATIC = {
-    file.name: file.read_bytes()
-    for file in (files("fewlabels.web") / "static").iterdir()
-}
-"""The files of the page by name: no request becomes a path."""
-_KINDS = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
+mimetypes.add_type("text/javascript", ".js")  # Windows may say otherwise
 _KEPT = {"cache-control": "private, max-age=86400, immutable"}
 _INTERVAL = 0.1  # seconds between two looks at the state
 _SILENCE = 10.0  # seconds after which a comment keeps the connection alive
@@ -112,11 +102,12 @@ def _add_reading(
 ) -> None:
     listeners: set[EventStream] = set()
 
-    @app.get("/", include_in_schema=False)
-    def first() -> Response:
-        return _static("index.html")
+    static = StaticFiles(packages=[("fewlabels.web", "static")])
+    app.mount("/static", static)
 
-    app.get("/static/{name}", include_in_schema=False)(_static)
+    @app.get("/", include_in_schema=False)
+    async def first(request: Request) -> Response:
+        return await static.get_response("index.html", request.scope)
 
     @app.get("/api/images/{name}/{side}")
     def image(name: Name, side: int) -> Response:
@@ -287,14 +278,7 @@ async def _stream_states(
         silent += _INTERVAL
 
 
-# ------------------------------------------------------------------------ files, errors
-
-
-def _static(name: str) -> Response:
-    if name not in _STATIC:
-        raise HTTPException(404, "There is no such file.")
-    kind = _KINDS[PurePath(name).suffix]
-    return Response(_STATIC[name], headers={"content-type": kind})
+# ------------------------------------------------------------------------------ errors
 
 
 async def _error(_: Request, error: Any) -> Response:

@@ -373,8 +373,7 @@ class Browse:
             undone = project.undo(target=given.target, **who)
             done = {"items": [str(undone.item)]}
         elif given.verb in {"unlabel", "skip"}:
-            revised = project.revise(items, skip=given.verb == "skip", **who)
-            done = asdict(revised)
+            done = asdict(project.revise(items, skip=given.verb == "skip", **who))
         elif given.name is None:
             raise UsageError("A label needs the name of a class.")
         else:

@@ -279,7 +279,8 @@ def second_looks(project: Project) -> Facts:
         return {"slips": None, "doubts": [], "reason": NO_MODEL}
     return {
         "slips": guess.slips,
-        "at_once": num_at_once(len(guess.pool.labeled)),
+        # People slip about once in 20 labels; further down the list most are right.
+        "at_once": max(5, len(guess.pool.labeled) // 20),
         "doubts": guess.tiles(guess.order[::-1][:MOST_DOUBTS]),
         "reason": NO_FEATURES if guess.slips is None else None,
     }
@@ -312,14 +313,6 @@ def layout(project: Project) -> Facts:
 
 def _encoded(column: NDArray[Any]) -> str:
     return b64encode(column.astype("<u2").tobytes()).decode()
-
-
-def num_at_once(num_labels: int) -> int:
-    """Return how many doubtful labels are shown at a time: one in 20, at least five.
-
-    People slip about as often; further down the list most labels are right.
-    """
-    return max(5, num_labels // 20)
 
 
 def out_of_fold(head: Training, pool: Pool) -> NDArray[np.float32]:

@@ -1,5 +1,6 @@
 """The server of the page: one process, one project, on this machine by default."""
 
+import logging
 import os
 import socket
 from asyncio import TimerHandle
@@ -8,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from html import escape
 from pathlib import Path
-from threading import Timer
+from threading import Thread, Timer
 from typing import Any
 from urllib.parse import quote
 from zlib import crc32
@@ -36,6 +37,8 @@ _MOST_CONNECTIONS = 200  # of all sessions together
 # As many are accepted at once. It takes four times as many to push out a connection
 # that has just been accepted, so a head that was sent at once is read before.
 _BACKLOG = _MOST_WITHOUT_SESSION // 4
+_MOST_SECONDS_TO_END = 4.0  # for all that goes on after Ctrl-C
+_INTERVAL = 0.1  # seconds between two looks whether it was pressed
 _FAREWELL = 3.0  # seconds in which open pages learn why there is no project
 _LAUNCH = "open-page.html"
 _PAGE = """<!doctype html>
@@ -121,6 +124,23 @@ LIMITS: dict[str, Any] = {
 """Settings of the server that bound what a client can take and learn."""
 
 
+def run(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Run a server until it is stopped, and then for a few seconds at most.
+
+    Threads of requests may wait for a store or read a large file. They are daemons,
+    like the thread that starts them, so the process does not wait for them. What they
+    were writing is whole or not there.
+    """
+    thread = Thread(target=server.run, args=([listener],), daemon=True)
+    with server.capture_signals():
+        thread.start()
+        while thread.is_alive() and not server.should_exit:
+            thread.join(_INTERVAL)
+        # Requests that are cut off now are no errors to report.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        thread.join(_MOST_SECONDS_TO_END)
+
+
 def serve(
     folder: Path,
     *,
@@ -186,7 +206,7 @@ def serve(
 
         try:
             on_ready(_address(host, listener, keys.token), launch)
-            server.run(sockets=[listener])
+            run(server, listener)
         finally:
             own.unlink(missing_ok=True)
         if failures:

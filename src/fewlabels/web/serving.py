@@ -23,7 +23,7 @@ from starlette.routing import Route
 from fewlabels.data.decode import decode_once
 from fewlabels.errors import DataError, UsageError
 from fewlabels.web.guard import Guard, Keys
-from fewlabels.web.server import LIMITS, check_reach, listening, served_names
+from fewlabels.web.server import LIMITS, check_reach, listening, run, served_names
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,6 +37,8 @@ MOST_TOGETHER = 32
 _SIDES = 3
 
 Rows = Callable[["Tensor"], list[list[float]]]
+Waiting = tuple[NDArray[np.uint8], asyncio.Future[list[float]]]
+"""An image, and what its probabilities are handed to."""
 
 
 class Batches:
@@ -45,15 +47,11 @@ class Batches:
     def __init__(self, classify: Rows) -> None:
         """Take what gives probabilities for images, any number of them."""
         self._classify = classify
-        self._waiting: asyncio.Queue[
-            tuple[NDArray[np.uint8], asyncio.Future[list[float]]]
-        ]
-        self._waiting = asyncio.Queue()
+        self._waiting: asyncio.Queue[Waiting] = asyncio.Queue()
 
     async def of(self, image: NDArray[np.uint8]) -> list[float]:
         """Return the probabilities of an image, shape (c, h, w)."""
-        answer: asyncio.Future[list[float]]
-        answer = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[list[float]] = asyncio.Future()
         await self._waiting.put((image, answer))
         return await answer
 
@@ -168,4 +166,4 @@ def serve_model(
     with listening(host, port, folder) as listener:
         shown = f"[{host}]" if ":" in host else host
         on_ready(f"http://{shown}:{listener.getsockname()[1]}/predict", keys.token)
-        uvicorn.Server(uvicorn.Config(guard, **LIMITS)).run(sockets=[listener])
+        run(uvicorn.Server(uvicorn.Config(guard, **LIMITS)), listener)

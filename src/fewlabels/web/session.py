@@ -300,13 +300,21 @@ class Session:
         for verdict in labels:
             classes[verdict.annotator][verdict.item] = names[verdict.class_number or 0]
         kinds = Counter((verdict.annotator, verdict.kind) for verdict in given)
-        kappas = agreement(labels)
         votes = consensus(labels, self.project.settings.overlap)
         apart = sorted(vote.item for vote in votes if vote.is_disputed)
+        shown = apart[:MOST_DISPUTED]
         times: dict[str, list[float]] = {name: [] for name in people}
         for stored in self.project.store.events(kinds={Kind.LABEL}):
             if stored.annotator in times and "lead_time" in stored.payload:
                 times[stored.annotator].append(stored.payload["lead_time"])
+
+        def answers(item: str) -> list[Facts]:
+            return [
+                {"annotator": name, "label": classes[name][item]}
+                for name in people
+                if item in classes[name]
+            ]
+
         return {
             "people": [
                 {
@@ -326,22 +334,11 @@ class Session:
                     "same": len(classes[first].items() & classes[other].items()),
                     "kappa": kappa,
                 }
-                for (first, other), kappa in sorted(kappas.cohen.items())
+                for (first, other), kappa in sorted(agreement(labels).cohen.items())
             ],
-            "kappa": kappas.fleiss,
             "num_apart": len(apart),
             "apart": self.tiles(
-                [
-                    {
-                        "item": item,
-                        "answers": [
-                            {"annotator": name, "label": classes[name][item]}
-                            for name in people
-                            if item in classes[name]
-                        ],
-                    }
-                    for item in apart[:MOST_DISPUTED]
-                ]
+                [{"item": item, "answers": answers(item)} for item in shown]
             ),
         }
 
@@ -376,18 +373,9 @@ def class_measures(status: Status, retired: Collection[str]) -> list[Facts]:
 
 def repeated_labels(store: Store) -> AuditedAccuracy:
     """Return how many confirmed labels were the same when they were given again."""
-    repeats = [
-        stored
-        for stored in store.events(kinds={Kind.RELABEL})
-        if REPEATED in stored.payload
-    ]
-    items = [str(event.item) for event in repeats]
-    held = {verdict.uuid for verdict in store.verdicts(items=items)}
-    same = [
-        event.class_number == event.payload[REPEATED]
-        for event in repeats
-        if event.uuid in held
-    ]
+    repeats = [e for e in store.events(kinds={Kind.RELABEL}) if REPEATED in e.payload]
+    held = {v.uuid for v in store.verdicts(items=[str(e.item) for e in repeats])}
+    same = [e.class_number == e.payload[REPEATED] for e in repeats if e.uuid in held]
     return accuracy_interval(sum(same), len(same))
 
 

@@ -115,12 +115,9 @@ def _result(guess: Facts | None, names: dict[str, str], version: str) -> Facts:
     """Return a prediction in Label Studio's format; empty if there is none."""
     if guess is None:
         return {"result": [], "score": 0.0, "model_version": version}
-    value = {"choices": [guess["predicted"]]}
-    return {
-        "result": [{**names, "value": value, "score": guess["sure"]}],
-        "score": guess["sure"],
-        "model_version": version,
-    }
+    score, value = guess["sure"], {"choices": [guess["predicted"]]}
+    result = [{**names, "value": value, "score": score}]
+    return {"result": result, "score": score, "model_version": version}
 
 
 def _import(session: Session, event: Event) -> bool:

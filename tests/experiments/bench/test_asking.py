@@ -6,7 +6,12 @@ import pytest
 from tests.experiments.bench import little
 
 from fewlabels.errors import UsageError
-from fewlabels.experiments.bench.experiment import Condition, checked, read_experiment
+from fewlabels.experiments.bench.experiment import (
+    Condition,
+    Experiment,
+    checked,
+    read_experiment,
+)
 from fewlabels.experiments.settings import Choice
 
 
@@ -79,6 +84,26 @@ def test_wrong_settings_are_told_once_and_not_by_every_run(changes, message):
     wrong = Condition(settings=settings.model_copy(update=changes))
     with pytest.raises(UsageError, match=message):
         checked(little.experiment(conditions=(wrong,)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"strategies": [little.Failing()]}, "strategies.0"),
+        ({"strategies": [little.Failing]}, "strategies.0"),
+        ({"strategies": [{"name": "npc", "kernel": object}]}, "strategies.0"),
+        (
+            {"conditions": [{"settings": {"data": print}}]},
+            "conditions.0.settings.data",
+        ),
+    ],
+)
+def test_parts_are_given_by_name_and_not_as_objects(changes, place):
+    asked = {"name": "toy", "strategies": ["random"], "seeds": [0]}
+    asked["conditions"] = [{"settings": {"data": "digits"}}]
+    message = f"(?s){place}.*give a name, or an import path such as 'my_module:Name'"
+    with pytest.raises(ValueError, match=message):
+        Experiment(**asked | changes)
 
 
 @pytest.mark.parametrize("name", ["../mine", "a/b", "", ".hidden", "two words"])

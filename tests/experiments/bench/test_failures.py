@@ -54,6 +54,7 @@ def test_a_damaged_run_fails_alone_and_is_told_with_what_to_do(tmp_path):
     assert estimate(experiment, folder, num_workers=1).num_finished == 2
     (ended,) = run(experiment, folder, little.Here())
     assert ended.cell == broken
+    assert str(ended) == f"{broken.label}: {ended.error}"
     assert "rounds.jsonl' could not be read" in ended.error
     assert f"remove '{folder.run_folder(broken).path}'" in ended.error
     results = read_results(folder, experiment)

@@ -1,5 +1,8 @@
 """Results as tables: frames, files, reprs; what is written besides; other settings."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,6 +24,7 @@ def folder(tmp_path_factory):
     asked = folder.ask_for(experiment())
     ended = list(run(asked, folder, Here(), predictions=True))
     assert [each.error for each in ended] == [None] * len(ended)
+    assert all(str(each) == f"{each.cell.label}: finished" for each in ended)
     return folder
 
 
@@ -51,12 +55,16 @@ def test_a_frame_has_a_row_per_seed_strategy_and_round(folder):
     assert isinstance(frame, pd.DataFrame)
     assert len(frame) == 2 * 2 * 3
     assert (
-        frame.groupby(["strategy", "seed"])["labels"].apply(list).tolist()
+        frame.groupby(["strategy", "seed"])["num_labeled"].apply(list).tolist()
         == [[10, 15, 20]] * 4
     )
     measured = frame[["accuracy", "calibration_error", "brier_score"]]
     assert measured.notna().all(axis=None)
     assert (frame["train_seconds"] >= 0).all()
+    page = Path(__file__).parents[3] / "docs" / "experiments.md"
+    text = page.read_text("utf-8")
+    shown = text[text.index("| column |") : text.index("`results.write(")]
+    assert set(re.findall("`([a-z_]+)`", shown)) == set(frame)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

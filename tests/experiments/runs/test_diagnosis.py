@@ -189,7 +189,7 @@ def test_past_the_step_limit_the_last_layer_diverges(npc, pool):
 
 def test_a_line_of_json_has_no_infinity(npc, pool):
     row = next(diagnose(npc, pool))
-    singular = replace(row, spectrum=row.spectrum._replace(condition=math.inf))
+    singular = replace(row, spectrum=replace(row.spectrum, condition=math.inf))
     fields = json.loads(json.dumps(singular.to_json(), allow_nan=False))
     assert fields["condition"] is None
     assert fields["smallest"] == row.spectrum.smallest

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -213,8 +213,7 @@ class Cell:
         return max(0, num_rounds - 1)
 
 
-@dataclass(frozen=True)
-class ExperimentRuns:
+class ExperimentRuns(NamedTuple):
     """All runs of an experiment, each once."""
 
     beginnings: tuple[Cell, ...]
@@ -265,11 +264,6 @@ def noise_cells(experiment: Experiment) -> tuple[Cell, ...]:
 
 def _distinct(cells: Iterable[Cell]) -> tuple[Cell, ...]:
     return tuple({cell.address: cell for cell in cells}.values())
-
-
-def steps_of(settings: RunSettings) -> int | None:
-    """Return the optimizer steps of one training; None for a trainer without any."""
-    return training.resolve(settings.trainer.name, settings.trainer.options).num_steps
 
 
 def read_experiment(file: Path, *, allow_code: AllowCode = False) -> Experiment:
@@ -323,9 +317,3 @@ def checked(experiment: Experiment) -> Experiment:
         conditions.append(condition.copy_with(settings=settings))
     compared = [known(choice, strategies.resolve) for choice in experiment.strategies]
     return experiment.copy_with(conditions=(*conditions,), strategies=(*compared,))
-
-
-def with_identities(experiment: Experiment) -> Experiment:
-    """Return an experiment whose runs have their addresses; see :func:`checked`."""
-    is_known = bool(experiment.conditions[0].settings.made)
-    return experiment if is_known else checked(experiment)

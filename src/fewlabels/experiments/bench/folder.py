@@ -29,9 +29,9 @@ from fewlabels.experiments.bench.experiment import (
     Condition,
     Experiment,
     cell_of,
+    checked,
     noise_cells,
     plan,
-    with_identities,
 )
 from fewlabels.experiments.runs import (
     MEASURES,
@@ -46,8 +46,8 @@ from fewlabels.names import check_installed
 _LOCK = ".fewlabels-lock"
 _TIMEOUT = 30.0  # seconds
 _COLUMNS = (
-    *("condition", "strategy", "seed", "round", "labels"),
-    *(*MEASURES, "asked", "train_seconds", "query_seconds"),
+    *("condition", "strategy", "seed", "round", "num_labeled"),
+    *(*MEASURES, "num_asked", "train_seconds", "query_seconds"),
 )
 _DESCRIPTION = {"kind": "fewlabels bench", "schema_version": 1}
 
@@ -390,9 +390,8 @@ class Results:
                 s, name = result.cell.settings, each.condition.name
                 run = {"condition": name, "strategy": s.strategy.label, "seed": s.seed}
                 for line in result.lines:
-                    row = times.get(line.step, {}) | run | {"round": line.step}
-                    row |= {measure: getattr(line, measure) for measure in MEASURES}
-                    row |= {"labels": line.num_labeled, "asked": len(line.ids)}
+                    row = times.get(line.step, {}) | vars(line) | run
+                    row |= {"round": line.step, "num_asked": len(line.ids)}
                     rows.append({key: row.get(key) for key in _COLUMNS})
         return rows
 
@@ -442,8 +441,9 @@ def read_results(
     folder = BenchFolder.of(folder)
     if isinstance(experiment, Experiment):
         asked = folder.asked(experiment.name)
-        if asked is not None and asked.conditions[0].settings.made:
-            experiment = with_identities(experiment)
+        is_known = bool(experiment.conditions[0].settings.made)
+        if asked is not None and asked.conditions[0].settings.made and not is_known:
+            experiment = checked(experiment)
     else:
         known = folder.experiments()
         if experiment is None and len(known) != 1:

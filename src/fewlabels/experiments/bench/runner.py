@@ -14,19 +14,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 import torch
 
 from fewlabels import data, files, progress, training
 from fewlabels.errors import FewlabelsError, RunError, RunInUseError, UsageError
 from fewlabels.experiments.acquisition import hidden, starting_answers
-from fewlabels.experiments.bench.experiment import (
-    Cell,
-    Experiment,
-    plan,
-    steps_of,
-    with_identities,
-)
+from fewlabels.experiments.bench.experiment import Cell, Experiment, checked, plan
 from fewlabels.experiments.bench.folder import BenchFolder, Failure
 from fewlabels.experiments.notebook import shown_in_notebook
 from fewlabels.experiments.runs import RunFolder, are_same_data, environment, execute
@@ -34,6 +29,7 @@ from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.jobs import Executor, LocalExecutor, startable
 from fewlabels.names import AllowCode, check_code, identity
 from fewlabels.pool import Pool
+from fewlabels.protocols import Trainer
 from fewlabels.rng import stream
 
 PUBLISHED_STEPS = {
@@ -47,17 +43,18 @@ by GPU, and where on github.com that is said."""
 _PUBLISHED_IMAGES = 960
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(NamedTuple):
     """A run that a worker has ended."""
 
     cell: Cell
     error: str | None = None
     """What went wrong; None if it is finished."""
 
+    def __str__(self) -> str:
+        return f"{self.cell.label}: {self.error or 'finished'}"
 
-@dataclass(frozen=True)
-class Verification:
+
+class Verification(NamedTuple):
     """The outcome of doing a run again."""
 
     cell: Cell
@@ -95,7 +92,7 @@ def run(
     """
     folder = BenchFolder.of(folder)
     folder.open()
-    experiment = with_identities(experiment)
+    experiment = checked(experiment)
     folder.ask_for(experiment)
     executor = executor or LocalExecutor()
     todo, tried = plan(experiment), list[Cell]()
@@ -113,10 +110,7 @@ def run(
 
 
 def run_cells(
-    cells: Sequence[Cell],
-    folder: BenchFolder,
-    executor: Executor,
-    **extras: bool,
+    cells: Sequence[Cell], folder: BenchFolder, executor: Executor, **extras: bool
 ) -> Iterator[Ended]:
     """Do runs side by side; see :func:`run`.
 
@@ -359,7 +353,9 @@ def estimate(
     Returns:
         The cost.
     """
-    runs, steps = plan(experiment).all, steps_of(experiment.conditions[0].settings)
+    chosen = experiment.conditions[0].settings.trainer
+    trainer = training.resolve(chosen.name, chosen.options)
+    runs, steps = plan(experiment).all, trainer.num_steps
     results, source = [folder.result(cell) for cell in runs], "measured now"
     left = sum(
         result.cell.num_trainings - result.cell.num_trained(len(result.lines))
@@ -389,14 +385,12 @@ def estimate(
         source=source,
         num_workers=num_workers,
         disk=left * experiment.footprint.megabytes * 1e6,
-        gpu_hours=_gpu_hours(experiment, left),
+        gpu_hours=_gpu_hours(trainer, left),
     )
 
 
-def _gpu_hours(experiment: Experiment, num_trainings: int) -> dict[str, float]:
+def _gpu_hours(trainer: Trainer, num_trainings: int) -> dict[str, float]:
     """Return the hours of some trainings by GPU, if the network is a published one."""
-    chosen = experiment.conditions[0].settings.trainer
-    trainer = training.resolve(chosen.name, chosen.options)
     options = identity(trainer).options
     if options.get("network") != "wrn-28-2":
         return {}
@@ -441,13 +435,13 @@ def measure(experiment: Experiment, num_steps: int) -> float:
         UsageError: If the trainer has no steps, or none are asked for.
     """
     settings = experiment.conditions[0].settings
-    if steps_of(settings) is None or num_steps < 1:
+    name, options = settings.trainer.name, settings.trainer.options
+    if training.resolve(name, options).num_steps is None or num_steps < 1:
         raise UsageError(
-            f"{settings.trainer.name!r} cannot train {num_steps} steps; measure 1 or "
+            f"{name!r} cannot train {num_steps} steps; measure 1 or "
             "more, with a trainer that takes steps."
         )
-    options = {**settings.trainer.options, "steps": num_steps}
-    few = training.resolve(settings.trainer.name, options)
+    few = training.resolve(name, {**options, "steps": num_steps})
     torch.set_num_threads(settings.threads)  # as a worker does
     pool = pool_of(settings.data.model_dump_json())
     answers = starting_answers(pool, settings.budget, settings.seed, trainer=few)

@@ -4,8 +4,7 @@ Shapes: S seeds, T numbers of labels at which accuracy was measured, U those of 
 labels, B resamples, K trainings.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,8 +20,7 @@ _RESAMPLES = 2000
 _DIGITS = 12  # of accuracies that count as equal
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Band:
+class Band(NamedTuple):
     """Mean accuracy over seeds at each number of labels, all of shape (T,)."""
 
     mean: Array
@@ -34,8 +32,7 @@ class Band:
     """Upper end of it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Noise:
+class Noise(NamedTuple):
     """How much accuracy differs between trainings on one and the same label set."""
 
     mean: float
@@ -139,8 +136,7 @@ def retraining_noise(accuracies: ArrayLike, *, level: float = 0.95) -> Noise:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Saving:
+class Saving(NamedTuple):
     """How many random labels reach the accuracy of one measurement."""
 
     num_labels: int

@@ -16,7 +16,7 @@ Shapes: A strategies, S seeds, T numbers of labels at which accuracy was measure
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -133,8 +133,7 @@ class PairedTest:
         return not np.isnan(self.t_p)
 
 
-@dataclass(frozen=True)
-class Welch:
+class Welch(NamedTuple):
     """Welch's test of two means."""
 
     t: float
@@ -271,8 +270,7 @@ def corrected(tests: Sequence[PairedTest]) -> tuple[PairedTest, ...]:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class LabelGain:
+class LabelGain(NamedTuple):
     """What the labels of one query add to accuracy, by two ways of training."""
 
     num_before: int
@@ -393,8 +391,7 @@ def welch(
     return Welch(float(result.statistic), float(result.pvalue))
 
 
-@dataclass(frozen=True, eq=False)
-class Penalties:
+class Penalties(NamedTuple):
     """The matrix, read by rows: the row's strategy beats the column's."""
 
     names: tuple[str, ...]

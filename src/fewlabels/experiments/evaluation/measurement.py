@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, comb, erfc, exp, floor, lgamma, log, log1p, sqrt
 from statistics import covariance, fmean, median, variance
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fewlabels.errors import check_count, check_range, count, whole_number
 
@@ -127,8 +127,7 @@ def late_median(evaluations: Mapping[int, float]) -> float:
     return median(evaluations[step] for step in late[-_MOST_LATE:])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Confidences:
+class Confidences(NamedTuple):
     """How sure a model is: the probability of the class that it predicts."""
 
     checks: Sequence[float]

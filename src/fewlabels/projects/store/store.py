@@ -184,11 +184,10 @@ class Store(Database):
                 elif event.kind in records.CLASS_EVENTS:
                     _change_class(connection, event)
                 last += 1
-                rows.append(values | {"sequence": last, "server_time": now})
-                written = facts | {"item": values["item"]}
-                stored[event.uuid] = StoredEvent(
-                    **written, sequence=last, server_time=now
-                )
+                more = {"sequence": last, "server_time": now}
+                rows.append(values | more)
+                written = facts | more | {"item": values["item"]}
+                stored[event.uuid] = StoredEvent(**written)
             if rows:
                 connection.execute(EVENTS.insert(), rows)
             if last > first:
@@ -387,12 +386,9 @@ class Store(Database):
                     new.append(own | {"duplicates": file.digest} | facts)
                 elif before | facts != before:
                     changed.append(before | facts)
-            changed += [
-                row | {"state": schema.MISSING}
-                for lost in gone.values()
-                for row in lost
-                if row["state"] == schema.PRESENT
-            ]
+            missing = {"state": schema.MISSING}
+            lost = (row for rows in gone.values() for row in rows)
+            changed += [r | missing for r in lost if r["state"] == schema.PRESENT]
             if changed:
                 is_item = ITEMS.c.id == sa.bindparam("item")
                 rows = [row | {"item": row["id"]} for row in changed]
@@ -416,11 +412,9 @@ class Store(Database):
 
     def paths(self) -> list[tuple[str, str]]:
         """Return id and path of all items whose file is there, by path."""
-        query = sa.select(ITEMS.c.id, ITEMS.c.path).where(
-            ITEMS.c.state == schema.PRESENT
-        )
+        query = sa.select(ITEMS.c.id, ITEMS.c.path).order_by(ITEMS.c.path, ITEMS.c.id)
         with self.read_connection() as connection:
-            rows = connection.execute(query.order_by(ITEMS.c.path, ITEMS.c.id))
+            rows = connection.execute(query.where(ITEMS.c.state == schema.PRESENT))
             return [(row.id, row.path) for row in rows]
 
     @property
@@ -440,10 +434,8 @@ class Store(Database):
             created = replace(given, created=self.now(connection))
             row = {column.name: getattr(created, column.name) for column in ROUNDS.c}
             connection.execute(ROUNDS.insert(), row)
-            rows = [
-                {"round": given.step, "rank": rank, **vars(member)}
-                for rank, member in enumerate(given.items)
-            ]
+            rows = [vars(m) | {"round": given.step} for m in given.items]
+            rows = [row | {"rank": rank} for rank, row in enumerate(rows)]
             if rows:
                 connection.execute(ROUND_ITEMS.insert(), rows)
             schema.renew_checksums(connection, ROUNDS, ROUND_ITEMS)
@@ -468,12 +460,10 @@ class Store(Database):
         columns = ROUND_ITEMS.c.item, ROUNDS.c.step, ROUNDS.c.strategy, ROUNDS.c.model
         query = sa.select(*columns).join_from(ROUND_ITEMS, ROUNDS)
         query = query.order_by(ROUNDS.c.step)
+        parts = restricted(query, ROUND_ITEMS.c.item, items)
         with self.read_connection() as connection:
-            return {
-                item: records.Asking(*asking)
-                for part in restricted(query, ROUND_ITEMS.c.item, items)
-                for item, *asking in connection.execute(part)
-            }
+            rows = (row for part in parts for row in connection.execute(part))
+            return {item: records.Asking(*asking) for item, *asking in rows}
 
     # ------------------------------------------------------------------- leases
 
