@@ -213,6 +213,7 @@ class UntrustedStoreError(ProjectError):
 
     def __init__(self, folder: Path, address: str) -> None:
         """Say which project names which server, and how to confirm it."""
+        self.folder, self.address = folder, address
         super().__init__(
             f"The project in '{folder}' keeps its labels on the server '{address}', "
             "which you have not confirmed on this machine; your PostgreSQL password "

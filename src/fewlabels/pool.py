@@ -11,6 +11,7 @@ import json
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
+from html import escape
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -354,6 +355,12 @@ class Pool:
         names = f"{self.num_classes} classes ({', '.join(self.classes):.60})"
         items = f"{len(self)} items of shape {shape}, {len(self.labeled)} labeled"
         return f"Pool({items}, {names}, {tests} to measure on)"
+
+    def _repr_html_(self) -> str:
+        counts = zip(self.classes, self.class_counts, strict=True)
+        rows = (f"<tr><th>{escape(name)}</th><td>{n}</td></tr>" for name, n in counts)
+        head = "<tr><th>class</th><td>labeled</td></tr>"
+        return f"<p>{escape(repr(self))}</p><table>{head}{''.join(rows)}</table>"
 
     def __len__(self) -> int:
         """Return the number of items, labeled or not."""

@@ -3,6 +3,7 @@
 import pickle
 import sys
 import types
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,6 @@ from tests.experiments.loop.test_run import labeled_pool
 import fewlabels
 from fewlabels import progress
 from fewlabels.experiments.evaluation import calibration
-from fewlabels.experiments.notebook import shown_in_notebook
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import ArrayImages, Split
 
@@ -61,17 +61,21 @@ def test_nothing_is_shown_twice_or_elsewhere(cell, monkeypatch):
         def tell(self, step, figures): ...
         def finish(self, handle): ...
 
-    with progress.reporting(Listener()), shown_in_notebook(), progress.track("x", 1):
+    with (
+        progress.reporting(Listener()),
+        progress.shown_in_notebook(),
+        progress.track("x", 1),
+    ):
         pass
     monkeypatch.delitem(sys.modules, "IPython")
-    with shown_in_notebook(), progress.track("x", 1):
+    with progress.shown_in_notebook(), progress.track("x", 1):
         pass
     assert cell == []
 
 
 def test_tasks_inside_tasks_share_a_line(cell):
     with (
-        shown_in_notebook(),
+        progress.shown_in_notebook(),
         progress.track("Runs", 2, done=1),
         progress.track("Training", 3) as advance,
     ):
@@ -121,3 +125,5 @@ def test_a_pool_is_shown_in_short():
     assert len(repr(pool)) < 300
     assert repr(pool).startswith("Pool(50000 items of shape (3, 1, 1), 50000 labeled")
     assert len(repr(Split(pool.images, pool.labels))) < 300
+    named = replace(pool, classes=("<a>", *pool.classes[1:]))
+    assert "<tr><th>&lt;a&gt;</th><td>" in named._repr_html_()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from traceback import walk_stack
 from types import FrameType
 
-from fewlabels.errors import FewlabelsError, UsageError
+from fewlabels.errors import FewlabelsError, UntrustedStoreError, UsageError
 from fewlabels.progress import Canceled, Interrupt, stopping
 
 __all__ = ["harmless", "main"]
@@ -40,7 +40,12 @@ def main() -> None:
         interrupt = Interrupt()
         _on_signals(interrupt)
         with stopping(lambda: interrupt.is_asked):
-            app()
+            try:
+                app()
+            except UntrustedStoreError as error:
+                if not _is_confirmed(error):
+                    raise
+                app()
     except FewlabelsError as error:
         _leave(f"Error: {error}", 2 if isinstance(error, UsageError) else 1)
     except Canceled:
@@ -65,6 +70,28 @@ def harmless(text: str) -> str:
         cat\u001b[2J
     """
     return text.translate(_VISIBLE)
+
+
+def _is_confirmed(error: UntrustedStoreError) -> bool:
+    """Ask whether a server is the right one, where somebody can answer."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    import typer
+
+    from fewlabels.projects import Project
+
+    question = (
+        f"The project in '{error.folder}' keeps its labels on the server "
+        f"'{error.address}', which you have not used with it on this machine. Connect "
+        "to it, with your PostgreSQL password if it asks for one?"
+    )
+    try:
+        if not typer.confirm(harmless(question), err=True):
+            return False
+    except typer.Abort:
+        return False
+    Project.open(error.folder, trust_store=True).close()
+    return True
 
 
 def _on_signals(handler: Callable[[int, FrameType | None], None]) -> None:

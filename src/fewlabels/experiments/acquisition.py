@@ -19,7 +19,6 @@ from fewlabels import files, progress, strategies, training
 from fewlabels.data.derived import ChosenImages, row_digest
 from fewlabels.errors import BudgetError, DataError, RunError, UsageError, whole_number
 from fewlabels.experiments.evaluation import accuracy, calibration, late_median
-from fewlabels.experiments.notebook import shown_in_notebook
 from fewlabels.experiments.settings import Seeds, check_numbers
 from fewlabels.names import DEFAULT_STRATEGY, identity
 from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round, Split, check_query
@@ -86,7 +85,11 @@ def rounds(
         if test is not None:
             mark = mark_of(trainer, pool, test, train_seed, step) if folder else ""
             evaluations = Evaluations(test, folder, mark, timer)
-        with shown_in_notebook(), progress.part(f"round-{step:03d}"), timer("train"):
+        with (
+            progress.shown_in_notebook(),
+            progress.part(f"round-{step:03d}"),
+            timer("train"),
+        ):
             classifier = trainer.fit(
                 pool,
                 stream(train_seed, "train", step),
@@ -98,7 +101,7 @@ def rounds(
         asked = Query()
         if size > 0:
             draws = stream(seeds.query, "query", step)
-            with shown_in_notebook(), timer("query"):
+            with progress.shown_in_notebook(), timer("query"):
                 asked = strategy.select(classifier, pool, size, draws, history=history)
             check_query(asked, pool, size)
         answers = oracle.answer(asked)

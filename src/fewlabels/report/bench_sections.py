@@ -298,14 +298,13 @@ def accuracy_section(context: Context) -> Section:
             )
             if points:
                 curves.append(Curve(who.short, who.hue, points))
-        if not curves:
-            note = "Nothing has been measured yet."
-            blocks.append(Block(heading=case.heading, notes=[note]))
-            continue
-        places = [(case, amount) for amount in case.num_labels if amount]
-        table = _accuracy_table(context, case.file_name("accuracy"), places)
-        drawing = draw_curves(case.file_name("curves"), curves)
-        blocks.append(Block(heading=case.heading, drawing=drawing, tables=[table]))
+        block = Block(heading=case.heading, notes=["Nothing has been measured yet."])
+        if curves:
+            places = [(case, amount) for amount in case.num_labels if amount]
+            table = _accuracy_table(context, case.file_name("accuracy"), places)
+            drawing = draw_curves(case.file_name("curves"), curves)
+            block = Block(heading=case.heading, drawing=drawing, tables=[table])
+        blocks.append(block)
     return Section("accuracy", "Accuracy", blocks)
 
 

@@ -65,11 +65,11 @@ def pictures_of(pool: "Pool", ids: Iterable[str]) -> dict[str, str]:
     """Return items as data URIs by id, without those that are gone or no image."""
     import torch
 
-    positions = {name: index for index, name in enumerate(pool.ids)}
-    pictures = dict[str, str]()
-    for name in ids if len(pool.images.shape) == 3 else ():
-        with suppress(KeyError, FewlabelsError, OSError):
-            (pixels,) = pool.images.read(torch.tensor([positions[name]]))
+    wanted, pictures = set(ids), dict[str, str]()
+    places = {name: index for index, name in enumerate(pool.ids) if name in wanted}
+    for name, index in places.items() if len(pool.images.shape) == 3 else ():
+        with suppress(FewlabelsError, OSError):
+            (pixels,) = pool.images.read(torch.tensor([index]))
             pictures[name] = data_uri(pixels.to(torch.uint8).numpy())
     return pictures
 

@@ -23,7 +23,6 @@ from fewlabels.errors import FewlabelsError, RunError, RunInUseError, UsageError
 from fewlabels.experiments.acquisition import hidden, starting_answers
 from fewlabels.experiments.bench.experiment import Cell, Experiment, checked, plan
 from fewlabels.experiments.bench.folder import BenchFolder, Failure
-from fewlabels.experiments.notebook import shown_in_notebook
 from fewlabels.experiments.runs import RunFolder, are_same_data, environment, execute
 from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.jobs import Executor, LocalExecutor, startable
@@ -99,7 +98,7 @@ def run(
     extras = {"tensorboard": tensorboard, "predictions": predictions}
     done, total = len(todo.all) - len(folder.missing(todo.all)), len(todo.all)
     with ExitStack() as stack:
-        with shown_in_notebook():
+        with progress.shown_in_notebook():
             advance = stack.enter_context(progress.track("Runs", total, done=done))
         for group in (todo.beginnings, todo.all):
             cells = folder.missing(cell for cell in group if cell not in tried)
