@@ -59,6 +59,7 @@ LONG = {
     "npc apart": "few-labels-npc-cifar100",
     "one or several": "few-labels-one-or-several-queries",
     "beside": "few-labels-worst-pool-and-seconds",
+    "shots": "digits-shots",
     "twins 1": "twins-table-1",
     "convergence": "theory-convergence",
     "draws": "theory-draws",

@@ -155,6 +155,16 @@ def test_the_headline_may_be_about_the_labels_of_one_strategy(tmp_path):
     assert "Strategy 4 8 12 AUBC random" in words  # not what is known without labels
 
 
+def test_few_seeds_are_noted_with_their_condition_if_others_have_more(tmp_path):
+    conditions = (condition("fast"), condition("slow", budget=8))
+    bench = Bench(tmp_path, experiment(conditions=conditions))
+    for place, num_seeds in enumerate((3, 2)):
+        for seed in range(num_seeds):
+            bench.run("random", seed, [0.5, 0.6, 0.7][: 3 - place], number=place)
+            bench.run("npc", seed, [0.5, 0.6, 0.8][: 3 - place], number=place)
+    assert "slow: 2 paired seeds can show only large differences" in shown(bench)
+
+
 def test_the_headline_compares_accuracy_with_random_labels_only(tmp_path):
     strategies = tuple(Choice(name=name) for name in ("random", "npc", "margin"))
     bench = Bench(tmp_path, experiment(strategies=strategies, subject="margin"))

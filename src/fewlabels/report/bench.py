@@ -222,11 +222,13 @@ def _warnings(context: Context) -> Iterator[str]:
             "means over different seeds are hard to compare; tests use only seeds that "
             "every strategy has finished."
         )
-    pairs = min(len(case.complete_seeds) for case in context.conditions)
-    if 2 <= pairs < _ENOUGH_SEEDS:
+    seeds = {case.heading: len(case.complete_seeds) for case in context.conditions}
+    fewest = min(seeds, key=seeds.__getitem__)
+    if 2 <= seeds[fewest] < _ENOUGH_SEEDS:
+        where = f"{fewest}: " if len({*seeds.values()}) > 1 else ""
         yield (
-            f"{count(pairs, 'paired seed')} can show only large differences; a claim "
-            f"should be based on at least {_ENOUGH_SEEDS}."
+            f"{where}{count(seeds[fewest], 'paired seed')} can show only large "
+            f"differences; a claim should be based on at least {_ENOUGH_SEEDS}."
         )
     begun = [cell.description for cell in cells if cell.description]
     mixed = [
