@@ -292,7 +292,7 @@ def _cost(
     terminal.result(f"{name}: {experiment.title}")
     terminal.result(
         f"  {cost.num_cells} runs with {cost.num_trainings} trainings of "
-        f"{_steps(cost.steps)}{other * bool(cost.num_other)}"
+        f"{_steps(cost.steps)}{other if cost.num_other else ''}"
     )
     terminal.result(
         f"  finished: {cost.num_finished} of {cost.num_cells} runs; trainings left: "

@@ -195,7 +195,7 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
     except OSError as error:
         raise DataError(
             f"There is no exported model in '{folder}' ({error.strerror}: "
-            f"{Path(error.filename).name}); 'fewlabels export' writes one."
+            f"{Path(error.filename or path).name}); 'fewlabels export' writes one."
         ) from error
     except ValueError as error:
         reason = faults(error) if isinstance(error, ValidationError) else error
@@ -267,7 +267,7 @@ class PixelClassifier(nn.Module):
     """A classifier as one formula: images (n, c, h, w), uint8, to probabilities."""
 
     def __init__(self, classifier: Exportable) -> None:
-        """Take the networks over."""
+        """Take over the networks."""
         super().__init__()
         self.network = classifier.module
         self.encoder: ModuleEncoder | None = None
@@ -275,7 +275,7 @@ class PixelClassifier(nn.Module):
             encoder = classifier.encoder
             if not isinstance(encoder, ModuleEncoder) or not encoder.is_portable:
                 raise UsageError(
-                    f"The encoder '{encoder.name}' cannot be ONNX. Use {_WEIGHTS}."
+                    f"The encoder '{encoder.name}' has no ONNX form; use {_WEIGHTS}."
                 )
             self.encoder = encoder
             self.encoding = encoder.module  # so that its weights are found

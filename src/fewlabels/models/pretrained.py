@@ -379,8 +379,8 @@ def _load_transformers(
 def _outline(path: Path, build: Callable[[], nn.Module], shapes: Shapes) -> nn.Module:
     """Return a network on the meta device, where weights take no memory.
 
-    A configuration may ask for any number of layers of any width. What has more parts,
-    or more values, than the files of weights can fill is not built to its end.
+    A configuration may ask for any number of layers of any width, so building stops at
+    more parts or values than the files of weights can fill.
     """
     max_values = 2 * sum(math.prod(shape) for shape in shapes.values()) + 2**24
     max_parts = 20 * len(shapes) + 1000
