@@ -65,8 +65,12 @@ class Reporter(Protocol):
         """Take note that the task ended, done or not."""
 
 
-Advance = Callable[..., None]
-"""What :func:`track` hands out: call it as units get done, with their number or 1."""
+class Advance(Protocol):
+    """What :func:`track` hands out: call it as units get done."""
+
+    def __call__(self, amount: int = 1) -> None:
+        """Report ``amount`` more units."""
+
 
 _reporters: ContextVar[tuple[Reporter, ...]] = ContextVar(
     "fewlabels_reporters", default=()
@@ -274,8 +278,6 @@ def call_alone(function: Callable[[P], R], part: P) -> R:
 
 # ------------------------------------------------------------------ notebooks
 
-_SECONDS = 0.2  # between two changes of the line
-
 
 class CellLine:
     """Shows the running tasks, and the latest figures, in a line below the cell."""
@@ -310,7 +312,7 @@ class CellLine:
         del self._tasks[handle]
 
     def _show(self, *, is_due: bool) -> None:
-        if not is_due and time.monotonic() - self._shown_at < _SECONDS:
+        if not is_due and time.monotonic() - self._shown_at < 0.2:  # seconds
             return
         from IPython.display import display
 
