@@ -403,9 +403,9 @@ def _results(context: "Context", case: "ConditionContext") -> list[dict[str, Any
     from fewlabels.report.bench_sections import END, savings_of
 
     leads = {
-        own.test.name: [own.test.difference, own.test.low, own.test.high]
-        for own in context.comparisons
-        if (own.case, own.measure, own.test.against) == (case, END, "random")
+        row.test.name: [row.test.difference, row.test.low, row.test.high]
+        for row in context.comparisons
+        if (row.case, row.measure, row.test.against) == (case, END, "random")
     }
     return [
         {
