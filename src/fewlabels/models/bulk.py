@@ -232,7 +232,7 @@ class Work:
             files.replace_text(path, f"{text}\n")
             return
         try:
-            content = files.read_regular(path, 2**20)
+            content = files.read_regular(path, most_bytes=2**20)
             before = dict(files.parse_json(files.verify_checksum(content)))
         except (OSError, ValueError, TypeError) as error:
             raise errors.SettingsChangedError(
@@ -487,7 +487,7 @@ def read_portion(portion: Portion) -> Iterator[tuple[str, Path | bytes]]:
     if portion["kind"] == "files":
         yield from ((name, path / name) for name in entries)
     elif portion["kind"] == "tar":
-        with files.open_regular(path, 2**42) as file:
+        with files.open_regular(path, most_bytes=2**42) as file:
             for name, offset, size in entries:
                 file.seek(offset)
                 content = file.read(size) if size <= MAX_BYTES else b""

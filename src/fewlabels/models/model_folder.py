@@ -188,9 +188,9 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
     """
     path = folder / _WEIGHTS
     try:
-        content = files.read_regular(folder / _CONFIG, 2**20)
+        content = files.read_regular(folder / _CONFIG, most_bytes=2**20)
         config = ModelConfig.model_validate_json(files.verify_checksum(content))
-        with files.open_regular(path, 2**36) as file:
+        with files.open_regular(path, most_bytes=2**36) as file:
             digest = file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(

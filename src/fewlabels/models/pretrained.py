@@ -353,10 +353,10 @@ def _load_transformers(
 
     library: Any = import_module("transformers")
     log = library.utils.logging
-    with ExitStack() as after:
-        after.callback(log.set_verbosity, log.get_verbosity())
+    with ExitStack() as cleanup:
+        cleanup.callback(log.set_verbosity, log.get_verbosity())
         if log.is_progress_bar_enabled():
-            after.callback(log.enable_progress_bar)
+            cleanup.callback(log.enable_progress_bar)
         log.set_verbosity_error()
         log.disable_progress_bar()
         kind = library.CONFIG_MAPPING[config["model_type"]]
