@@ -96,11 +96,6 @@ def reporting(*reporters: Reporter) -> AbstractContextManager[None]:
     return _assigned(_reporters, _reporters.get() + reporters)
 
 
-def is_heard() -> bool:
-    """Return whether anybody receives reports."""
-    return bool(_reporters.get())
-
-
 @contextmanager
 def track(task: str, total: int, *, done: int = 0) -> Iterator[Advance]:
     """Announce a task of ``total`` units, and yield a function that advances it.
@@ -278,6 +273,8 @@ def call_alone(function: Callable[[P], R], part: P) -> R:
 
 # ------------------------------------------------------------------ notebooks
 
+_SECONDS = 0.2  # between two changes of the line
+
 
 class CellLine:
     """Shows the running tasks, and the latest figures, in a line below the cell."""
@@ -312,7 +309,7 @@ class CellLine:
         del self._tasks[handle]
 
     def _show(self, *, is_due: bool) -> None:
-        if not is_due and time.monotonic() - self._shown_at < 0.2:  # seconds
+        if not is_due and time.monotonic() - self._shown_at < _SECONDS:
             return
         from IPython.display import display
 
@@ -332,6 +329,6 @@ _LINE = CellLine()  # below the cell that is running
 def shown_in_notebook() -> AbstractContextManager[None]:
     """Show progress of the block in a notebook, unless it is shown already."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if getattr(shell, "kernel", None) is None or is_heard():
+    if getattr(shell, "kernel", None) is None or _reporters.get():
         return nullcontext()
     return reporting(_LINE)
