@@ -95,12 +95,12 @@ def in_short(found: Found) -> str:
     lines = [f"| learner | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
     ranked = sorted(labels, key=partial(standing, means), reverse=True)
     for rank, name in enumerate(ranked):
-        told = [shown(own, name) for own in means]
-        told += [f"{own[name]:.2g}" if name in own else "" for own in times]
-        is_best = any("**" in cell for cell in told)
+        values = [shown(own, name) for own in means]
+        values += [f"{own[name]:.2g}" if name in own else "" for own in times]
+        is_best = any("**" in cell for cell in values)
         if rank >= _NUM_IN_SHORT and not is_best and name not in _ALWAYS_IN_SHORT:
             continue
-        cells = [paired(*pair) for pair in zip(told[::2], told[1::2], strict=True)]
+        cells = [paired(*pair) for pair in zip(values[::2], values[1::2], strict=True)]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -125,8 +125,8 @@ def shown(means: Mapping[str, float], name: str) -> str:
     """Return a mean, in bold type if it is the highest; nothing if there is none."""
     if name not in means:
         return ""
-    told = f"{means[name]:.1f}"
-    return f"**{told}**" if means[name] == max(means.values()) else told
+    percent = f"{means[name]:.1f}"
+    return f"**{percent}**" if means[name] == max(means.values()) else percent
 
 
 def by_labels(found: Found, source: Source) -> str:

@@ -127,7 +127,7 @@ class Background:
         # The first images are random anyway. After that the features decide, unless
         # somebody would rather go on without them.
         at_random = number < 0 or (not self.is_ready and self._random_after == number)
-        wish = (number, left > 0)
+        wish = (number, left > 0)  # a raised budget is another wish
         is_due &= self._chosen_after != wish and (self.is_ready or at_random)
         if is_due and self.start("round", at_random=at_random):
             self._chosen_after = wish
