@@ -1,4 +1,4 @@
-"""Whether the default strategy leads with features of the default encoder, too.
+"""Measure whether the default strategy leads with the default encoder, too.
 
 The study of practical budgets (benchmarks/practical.py) has features of
 EfficientNet-Lite0; the default encoder is Lite2. Ten fresh pools each of CIFAR-10 and
@@ -39,8 +39,9 @@ def main() -> None:
     options = {"encoder": ENCODER, "encoder_options": {"size": 160}}
     trainer = resolve("frozen-blend", options)
     record = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    sources = [source for source in SOURCES if source.name in {"cifar10", "20 groups"}]
     for number in POOLS:
-        for source in (one for one in SOURCES if one.name in {"cifar10", "20 groups"}):
+        for source in sources:
             runs = record.setdefault(source.name, {}).setdefault(str(number), {})
             if len(runs) == len(STRATEGIES):
                 continue

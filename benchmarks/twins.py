@@ -304,8 +304,8 @@ def merged(earlier: list[Run], later: list[Run]) -> list[Run]:
     """Return the runs of two records; a run that both have is taken from the later.
 
     Example:
-        >>> one = {"condition": "", "strategy": "npc", "seed": 0, "rounds": []}
-        >>> [run["seed"] for run in merged([one | {"seed": 1}], [one])]
+        >>> first = {"condition": "", "strategy": "npc", "seed": 0, "rounds": []}
+        >>> [run["seed"] for run in merged([first | {"seed": 1}], [first])]
         [0, 1]
     """
     runs = {_key(run): run for run in (*earlier, *later)}

@@ -79,7 +79,7 @@ def test_an_import_path():
             "Option 'width' of 'box' is 'wide': Input should be a valid integer",
         ),
         ("box", {"width": -1}, UsageError, "^width is -1; it must be at least 0.$"),
-        ("__main__:Box", {}, UsageError, "No other process .* give 'my_module:Box'"),
+        ("__main__:Box", {}, UsageError, "Other processes .* give 'my_module:Box'"),
         (
             "nosuch:Box",
             {},

@@ -200,7 +200,7 @@ def import_object(kind: str, path: str) -> Any:
     name, _, attribute = path.partition(":")
     if name == "__main__":
         fix = f"write it into a file my_module.py and give 'my_module:{attribute}'"
-        raise UsageError(f"No other process finds the {kind} '{path}'; {fix}.")
+        raise UsageError(f"Other processes cannot import the {kind} '{path}'; {fix}.")
     is_added = "" not in sys.path
     if is_added:
         sys.path.append("")
@@ -215,7 +215,7 @@ def import_object(kind: str, path: str) -> Any:
         if is_added and "" in sys.path:
             sys.path.remove("")
     if not hasattr(module, attribute):
-        raise UsageError(f"The module '{name}' has no '{attribute}'; correct it.")
+        raise UsageError(f"The module '{name}' has no '{attribute}'; correct the name.")
     return getattr(module, attribute)
 
 

@@ -65,8 +65,12 @@ class Reporter(Protocol):
         """Take note that the task ended, done or not."""
 
 
-Advance = Callable[..., None]
-"""What :func:`track` hands out: call it as units get done, with their number or 1."""
+class Advance(Protocol):
+    """What :func:`track` hands out: call it as units get done."""
+
+    def __call__(self, amount: int = 1) -> None:
+        """Report ``amount`` more units."""
+
 
 _reporters: ContextVar[tuple[Reporter, ...]] = ContextVar(
     "fewlabels_reporters", default=()
@@ -90,11 +94,6 @@ def _assigned(variable: ContextVar[T], value: T) -> Iterator[None]:
 def reporting(*reporters: Reporter) -> AbstractContextManager[None]:
     """Send reports of all work inside the block to ``reporters`` too."""
     return _assigned(_reporters, _reporters.get() + reporters)
-
-
-def is_heard() -> bool:
-    """Return whether anybody receives reports."""
-    return bool(_reporters.get())
 
 
 @contextmanager
@@ -330,6 +329,6 @@ _LINE = CellLine()  # below the cell that is running
 def shown_in_notebook() -> AbstractContextManager[None]:
     """Show progress of the block in a notebook, unless it is shown already."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if getattr(shell, "kernel", None) is None or is_heard():
+    if getattr(shell, "kernel", None) is None or _reporters.get():
         return nullcontext()
     return reporting(_LINE)

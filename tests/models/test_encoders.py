@@ -114,6 +114,17 @@ def test_networks_of_equal_looks_and_other_code_have_other_names(
     assert made("") == made("")
 
 
+def test_a_network_typed_again_further_down_has_the_same_name(monkeypatch):
+    def typed(number):
+        module = types.ModuleType("own_net")
+        source = "\n" * number + NET.replace("WORDS", " + (lambda: 1)()")
+        exec(compile(source, f"<python-input-{number}>", "exec"), vars(module))
+        monkeypatch.setitem(sys.modules, "own_net", module)
+        return encoders.resolve(module.Net()).name
+
+    assert typed(1) == typed(7)
+
+
 def test_plain_numbers_that_a_network_holds_are_part_of_the_name():
     class Scaled(nn.Module):
         def __init__(self, scale):

@@ -292,7 +292,7 @@ def _cost(
     terminal.result(f"{name}: {experiment.title}")
     terminal.result(
         f"  {cost.num_cells} runs with {cost.num_trainings} trainings of "
-        f"{_steps(cost.steps)}{other * bool(cost.num_other)}"
+        f"{_steps(cost.steps)}{other if cost.num_other else ''}"
     )
     terminal.result(
         f"  finished: {cost.num_finished} of {cost.num_cells} runs; trainings left: "
@@ -403,9 +403,9 @@ def _results(context: "Context", case: "ConditionContext") -> list[dict[str, Any
     from fewlabels.report.bench_sections import END, savings_of
 
     leads = {
-        own.test.name: [own.test.difference, own.test.low, own.test.high]
-        for own in context.comparisons
-        if (own.case, own.measure, own.test.against) == (case, END, "random")
+        row.test.name: [row.test.difference, row.test.low, row.test.high]
+        for row in context.comparisons
+        if (row.case, row.measure, row.test.against) == (case, END, "random")
     }
     return [
         {

@@ -64,7 +64,7 @@ def _torch() -> dict[str, str]:
     names = [f"cpu ({os.cpu_count()} cores)"]
     for number in range(torch.cuda.device_count()):
         names.append(f"cuda:{number} ({torch.cuda.get_device_name(number)})")
-    names += ["mps"] * torch.backends.mps.is_available()
+    names += ["mps"] if torch.backends.mps.is_available() else []
     return {"torch": str(torch.__version__), "devices": ", ".join(names)}
 
 

@@ -77,7 +77,7 @@ def embed(
         done = work.run(here if engine == "local" else cluster)
         result, left = asdict(done), len(done.unreadable)
         rows, shards = count(done.num_rows, "row"), count(done.num_shards, "shard")
-        before = f", {done.num_found:,} of them made before" * bool(done.num_found)
+        before = f", {done.num_found:,} of them made before" if done.num_found else ""
         words = f"{rows} in {shards}{before}: {done.folder}."
         if left:
             words += f" {count(left, 'image')} in {UNREADABLE} could not be read."

@@ -110,8 +110,8 @@ def ask(
             terminal.say("This round is still open; --anew chooses again.")
         if sheet is not None:
             terminal.result(f"Look at them in {sheet}, a page for the browser.")
-        tell_them = command_line("tell", place, path)
-        terminal.result(f"Label them in {path}, then: {tell_them}")
+        following = command_line("tell", place, path)
+        terminal.result(f"Label them in {path}, then: {following}")
     facts = {"round": asked.step, "strategy": asked.strategy, "model": asked.model}
     ids = [item.item for item in asked.items]
     terminal.json(facts | {"file": path, "sheet": sheet, "ids": ids})

@@ -292,7 +292,7 @@ def _identified(content: bytes) -> Image.Image:
     Image.init()
     for name in FORMATS:
         read, accepts = Image.OPEN[name]
-        # Raised where a file begins like one of a format and is of another.
+        # Raised for files that begin like a format and are of another one.
         with suppress(SyntaxError, IndexError, TypeError, struct.error):
             if accepts is None or accepts(content[:16]) is True:
                 return read(BytesIO(content), "")

@@ -230,7 +230,7 @@ def diagnose(
 
 
 def _with_spectrum(row: Conditioning, gram_SS: Tensor, pool: Pool) -> Conditioning:
-    """Add what the Gram matrix of the labeled items says."""
+    """Add the spectrum of the labeled items' Gram matrix."""
     extremes = gram.spectrum(gram_SS)
     # The last layer's matrix of all pairs of item and class has the eigenvalues of
     # (h.h' + 1), C times each; the trace multiplies them by C, and a step limit is that

@@ -91,8 +91,8 @@ class Choice(FrozenModel):
 def _refuse_object(value: object) -> None:
     """Raise for what no other process could import, in the course of ``json.dumps``."""
     if not isinstance(value, BaseModel):
-        path = "a name, or an import path such as 'my_module:Name'"
-        raise errors.UsageError(f"other processes run it; give {path}, and no object")
+        fix = "give a name, or an import path such as 'my_module:Name'"
+        raise errors.UsageError(f"no other process can get {value!r:.60}; {fix}")
 
 
 class DataOptions(FrozenModel):

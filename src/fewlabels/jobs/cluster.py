@@ -70,7 +70,7 @@ def connected(address: str | None) -> Iterator[Any]:
                 cores = processes.num_cores()
                 ray.init("local", num_cpus=cores, include_dashboard=False, **quiet)
             else:
-                # Ray tries for minutes where nobody listens, and logs meanwhile.
+                # Where nothing listens, Ray tries and logs for minutes.
                 host, _, port = address.removeprefix("ray://").rpartition(":")
                 if port.isdecimal():
                     place = host, int(port)
@@ -83,7 +83,7 @@ def connected(address: str | None) -> Iterator[Any]:
                 f"There is no Ray at '{address}': {_message(error)}. Give what 'ray "
                 "start' printed; set RAY_AUTH_MODE=token if it has one."
             ) from error
-        finally:  # Ray puts its own in the place of our handler
+        finally:  # Ray replaces our handler
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, handler)
         try:

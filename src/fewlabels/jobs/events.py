@@ -52,8 +52,8 @@ def call_permitted(
         The result of the call.
 
     Raises:
-        UsageError: If nobody has allowed it; then at most a module of this package was
-            imported, to see whether its function is marked.
+        UsageError: If it is not allowed. At most a module of this package was imported
+            by then, to see whether its function is marked.
     """
     is_allowed = allowed is True or call in (allowed or ())
     if is_allowed or call.startswith("fewlabels."):

@@ -232,7 +232,7 @@ class Work:
             files.replace_text(path, f"{text}\n")
             return
         try:
-            content = files.read_regular(path, 2**20)
+            content = files.read_regular(path, most_bytes=2**20)
             before = dict(files.parse_json(files.verify_checksum(content)))
         except (OSError, ValueError, TypeError) as error:
             raise errors.SettingsChangedError(
@@ -277,8 +277,7 @@ def planned(
     if quality is not None:
         check_known("quality", quality, encoders.Quality)
         if name == encoders.PIXELS:
-            seen = f"quality is '{quality}'"
-            raise errors.UsageError(f"{seen}; leave it out for '{name}'.")
+            raise errors.UsageError(f"quality is '{quality}'; omit it for '{name}'.")
     side, source = QUALITIES[quality or NORMAL], source.expanduser()
     options = encoders.options_for_side(name, {}, side, is_asked=quality is not None)
     side = encoders.side(name, **options) or side
@@ -424,8 +423,7 @@ def list_images(
     inside = [*source.glob("*.tar"), *source.glob("*.parquet")]
     inside = [source] if is_file else sorted(inside, key=lambda p: natural_key(p.name))
     tars = [path for path in inside if path.suffix.lower() == ".tar"]
-    groups: list[tuple[str, Path, Sequence[Any]]]
-    groups = [("tar", path, _tar_entries(path, left)) for path in tars]
+    groups: list[Any] = [("tar", path, _tar_entries(path, left)) for path in tars]
     if not tars:
         paths = [path for path in inside if path.suffix.lower() == ".parquet"]
         tables = [(path, num_images(path)) for path in paths]
@@ -489,7 +487,7 @@ def read_portion(portion: Portion) -> Iterator[tuple[str, Path | bytes]]:
     if portion["kind"] == "files":
         yield from ((name, path / name) for name in entries)
     elif portion["kind"] == "tar":
-        with files.open_regular(path, 2**42) as file:
+        with files.open_regular(path, most_bytes=2**42) as file:
             for name, offset, size in entries:
                 file.seek(offset)
                 content = file.read(size) if size <= MAX_BYTES else b""

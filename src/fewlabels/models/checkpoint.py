@@ -20,8 +20,7 @@ from fewlabels.errors import DataError
 Shapes = Mapping[str, tuple[int, ...]]
 """Of tensors, by name."""
 
-_ENTRY = "fewlabels"
-_DIGEST = "digest"
+_ENTRY, _DIGEST = "fewlabels", "digest"
 
 
 def write(

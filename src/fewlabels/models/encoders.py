@@ -283,7 +283,7 @@ class EncoderEntry:
 
 
 def stronger(encoder: str | None) -> str:
-    """Return what an encoder better than the packaged ones costs; empty: it is one."""
+    """Return what a better encoder than a packaged one costs; empty for all others."""
     if encoder is None or encoder not in _PACKAGED:
         return ""
     facts = RECOMMENDED[STRONGER]

@@ -188,14 +188,14 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
     """
     path = folder / _WEIGHTS
     try:
-        content = files.read_regular(folder / _CONFIG, 2**20)
+        content = files.read_regular(folder / _CONFIG, most_bytes=2**20)
         config = ModelConfig.model_validate_json(files.verify_checksum(content))
-        with files.open_regular(path, 2**36) as file:
+        with files.open_regular(path, most_bytes=2**36) as file:
             digest = file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(
             f"There is no exported model in '{folder}' ({error.strerror}: "
-            f"{Path(error.filename).name}); 'fewlabels export' writes one."
+            f"{Path(error.filename or path).name}); 'fewlabels export' writes one."
         ) from error
     except ValueError as error:
         reason = faults(error) if isinstance(error, ValidationError) else error
@@ -267,7 +267,7 @@ class PixelClassifier(nn.Module):
     """A classifier as one formula: images (n, c, h, w), uint8, to probabilities."""
 
     def __init__(self, classifier: Exportable) -> None:
-        """Take the networks over."""
+        """Take over the networks."""
         super().__init__()
         self.network = classifier.module
         self.encoder: ModuleEncoder | None = None
@@ -275,7 +275,7 @@ class PixelClassifier(nn.Module):
             encoder = classifier.encoder
             if not isinstance(encoder, ModuleEncoder) or not encoder.is_portable:
                 raise UsageError(
-                    f"The encoder '{encoder.name}' cannot be ONNX. Use {_WEIGHTS}."
+                    f"The encoder '{encoder.name}' has no ONNX form; use {_WEIGHTS}."
                 )
             self.encoder = encoder
             self.encoding = encoder.module  # so that its weights are found

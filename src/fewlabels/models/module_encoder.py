@@ -9,6 +9,7 @@ import marshal
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import blake2b
+from types import CodeType
 from typing import Any
 
 import torch
@@ -115,8 +116,7 @@ class ModuleEncoder:
         if not len(images):
             return torch.empty(0, self.feature_size, dtype=torch.float32)
         chunks = torch.split(images, _CHUNK)
-        first = next(self.module.parameters(), None)
-        is_on_cpu = first is None or first.device.type == "cpu"
+        is_on_cpu = all(p.device.type == "cpu" for p in self.module.parameters())
         openmp: Any = torch.backends.openmp
         before = torch.get_num_threads()
         number = min(len(chunks), _MAX_THREADS, before)
@@ -223,9 +223,17 @@ def fingerprint(module: nn.Module) -> str:
 
 def _source(kind: type) -> bytes:
     """Return the source of a class; of one typed into a console, its bytecode."""
+
+    def placeless(code: CodeType) -> CodeType:
+        """Return code that is the same in whichever line it was typed."""
+        parts = [placeless(c) if isinstance(c, CodeType) else c for c in code.co_consts]
+        return code.replace(co_consts=tuple(parts), co_filename="", co_firstlineno=1)
+
     try:
         return inspect.getsource(kind).encode()
     except (OSError, TypeError):
-        codes = (getattr(value, "__code__", None) for value in vars(kind).values())
+        codes = filter(
+            None, (getattr(v, "__code__", None) for v in vars(kind).values())
+        )
         # Later versions write objects in another way if others refer to them, too.
-        return b"".join(marshal.dumps(code, 2) for code in codes if code is not None)
+        return b"".join(marshal.dumps(placeless(code), 2) for code in codes)

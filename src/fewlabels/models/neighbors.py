@@ -126,7 +126,7 @@ class Neighbors(Network):
             unit = directions(rows[part], self.origin)
             key = hashes[part].cpu().numpy().tobytes()
             if key not in self.votes:
-                if len(self.votes) == 256:
+                if len(self.votes) == 256:  # chunks are remembered
                     self.votes.clear()
                 self.votes[key] = self._votes(unit)
             beliefs[part] = self._count_votes(unit, *self.votes[key])

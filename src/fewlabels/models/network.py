@@ -431,7 +431,7 @@ def check_name(name: str) -> tuple[str, list[int]]:
     if kind == "mlp":
         width = "The width of a hidden layer"
         check_range(width, sizes[0], at_least=1, at_most=1_000_000)
-    elif kind == "wrn":  # at most what anybody has trained, and then some
+    elif kind == "wrn":  # the limits are above every published network
         check_range("depth", sizes[0], at_least=10, at_most=400)
         if sizes[0] % 6 != 4:
             raise UsageError(f"depth is {sizes[0]}; give 10, 16, 22, 28 or so on.")

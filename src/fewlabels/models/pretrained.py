@@ -353,10 +353,10 @@ def _load_transformers(
 
     library: Any = import_module("transformers")
     log = library.utils.logging
-    with ExitStack() as after:
-        after.callback(log.set_verbosity, log.get_verbosity())
+    with ExitStack() as cleanup:
+        cleanup.callback(log.set_verbosity, log.get_verbosity())
         if log.is_progress_bar_enabled():
-            after.callback(log.enable_progress_bar)
+            cleanup.callback(log.enable_progress_bar)
         log.set_verbosity_error()
         log.disable_progress_bar()
         kind = library.CONFIG_MAPPING[config["model_type"]]
@@ -379,8 +379,8 @@ def _load_transformers(
 def _outline(path: Path, build: Callable[[], nn.Module], shapes: Shapes) -> nn.Module:
     """Return a network on the meta device, where weights take no memory.
 
-    A configuration may ask for any number of layers of any width. What has more parts,
-    or more values, than the files of weights can fill is not built to its end.
+    A configuration may ask for any number of layers of any width, so building stops at
+    more parts or values than the files of weights can fill.
     """
     max_values = 2 * sum(math.prod(shape) for shape in shapes.values()) + 2**24
     max_parts = 20 * len(shapes) + 1000

@@ -165,6 +165,7 @@ def tell(
     parsed = exchange.read_answers(
         path, items=items, asked=asked, classes=snapshot.classes, partial=partial
     )
+    number_of = {name: number for number, name in enumerate(snapshot.classes)}
     counts = dict.fromkeys((*_COUNTED.values(), "num_same"), 0)
     events: list[Event] = []
     with project.store.writing() as store:  # verdicts are read where nobody writes
@@ -173,8 +174,7 @@ def tell(
         for answer in parsed.answers:
             who = answer.annotator or annotator_name(annotator or None)
             before, kind = held.get((answer.id, who)), answer.kind
-            label = answer.label
-            number = None if label is None else snapshot.classes.index(label)
+            number = None if answer.label is None else number_of[answer.label]
             if before is not None and before.says(kind, number):
                 counts["num_same"] += 1
                 continue

@@ -18,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import quoteattr
@@ -166,7 +165,7 @@ def load_rows(
     Yields:
         The rows, and a fault for each that is left out or for the whole file.
     """
-    ending = check_ending(path.name, *[".parquet"] * bool(columns.given))
+    ending = check_ending(path.name, *([".parquet"] if columns.given else []))
     if content is None:
         try:
             content = files.read_regular(path, MAX_BYTES)
@@ -470,7 +469,7 @@ class Answer(NamedTuple):
     annotator: str | None = None
     time: datetime | None = None
     """When; with a time zone, UTC where the file gives none."""
-    payload: Mapping[str, Any] = MappingProxyType({})
+    payload: Mapping[str, Any] = {}
     """``"unsure"`` of a label, and ``"lead_time"`` in seconds, where they are known."""
 
 

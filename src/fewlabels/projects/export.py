@@ -524,7 +524,7 @@ def _write_model(
 
 
 def check_replaceable(folder: Path) -> None:
-    """Raise unless a folder is missing, empty, or an export that nobody changed.
+    """Raise unless a folder is missing, empty, or an unchanged export.
 
     Args:
         folder: Where an export shall be.

@@ -178,7 +178,7 @@ def scan(
     if without is not None:
         names = [name for name in names if not name.startswith(f"{without}/")]
     num_listed = len(names)
-    if most is not None:
+    if most is not None and most < len(names):
         drawn = set(sorted(names, key=name_hash)[:most])
         names = [name for name in names if name in drawn]
     files: dict[str, ListedFile] = {}

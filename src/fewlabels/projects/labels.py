@@ -318,12 +318,13 @@ def revise(
         for item in wanted:
             current = {verdict.annotator: verdict for verdict in given[item]}.values()
             own = None if unanswered else _replaceable(current, who)
-            is_gone = kind is Kind.UNDO and not current
-            if own.says(kind, number) if own else is_gone:
-                left_out["num_same"] += 1
-                continue
-            if own is None and (current or item in holders):
-                left_out["num_others" if current else "num_held"] += 1
+            reason = "num_same" if own and own.says(kind, number) else None
+            if own is None and current:
+                reason = "num_others"
+            elif own is None and (kind is Kind.UNDO or item in holders):
+                reason = "num_same" if kind is Kind.UNDO else "num_held"
+            if reason is not None:
+                left_out[reason] += 1
                 continue
             changed.append(item)
             parts: list[Event] = []

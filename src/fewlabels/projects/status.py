@@ -116,15 +116,6 @@ def project_status(project: "Project") -> Status:
     fall = evaluation.fall_note(right)
     if fall:
         fall += f" The earlier one, {compared[-2].name}, is kept in the folder models."
-    is_learned = latest is not None and latest.labels == snapshot.labels_digest
-    can_train = sum(count > 0 for count in counts) >= NUM_TO_TELL_APART
-    next_step = NextStep.EXPORT
-    if snapshot.open:
-        next_step = NextStep.TELL
-    elif can_train and not is_learned:
-        next_step = NextStep.TRAIN
-    elif snapshot.num_spent < settings.budget and snapshot.candidates:
-        next_step = NextStep.ASK
     return Status(
         num_images=len(snapshot.items),
         num_candidates=len(snapshot.candidates),
@@ -154,8 +145,20 @@ def project_status(project: "Project") -> Status:
             *_label_notes(snapshot, counts, settings.noun),
             *(_share_notes(project, snapshot) if latest else ()),
         ),
-        next_step=next_step,
+        next_step=_next_step(snapshot, settings.budget, latest),
     )
+
+
+def _next_step(snapshot: Snapshot, budget: int, latest: ModelRecord | None) -> NextStep:
+    """Return what to do next."""
+    if snapshot.open:
+        return NextStep.TELL
+    is_learned = latest is not None and latest.labels == snapshot.labels_digest
+    if not is_learned and len(set(snapshot.labels) - {None}) >= NUM_TO_TELL_APART:
+        return NextStep.TRAIN
+    if snapshot.num_spent < budget and snapshot.candidates:
+        return NextStep.ASK
+    return NextStep.EXPORT
 
 
 def _confidences(

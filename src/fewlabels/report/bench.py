@@ -162,7 +162,7 @@ def _explanation(context: Context) -> list[str]:
 def _outcome(context: Context) -> str:
     """Return which strategies differ from the first reference, and by how much."""
     against = next(iter(context.references.values()), "")
-    tests = [own for own in context.comparisons if own.test.against == against]
+    tests = [row for row in context.comparisons if row.test.against == against]
     if not tests:
         return (
             "Nothing can be compared: a test needs random or npc, another strategy, "
@@ -170,10 +170,10 @@ def _outcome(context: Context) -> str:
         )
     pairs = sorted({comparison.test.num_pairs for comparison in tests})
     seeds = wording.span([*map(str, pairs[:-1]), count(pairs[-1], "paired seed")])
-    measures = {own.measure_text for own in tests if own.measure == END}
+    measures = {row.measure_text for row in tests if row.measure == END}
     where = measures.pop() if len(measures) == 1 else "at the end of the runs"
     clear, areas = (
-        _clear(context, [own for own in tests if own.measure == measure])
+        _clear(context, [row for row in tests if row.measure == measure])
         for measure in (END, AREA)
     )
     over = f" By the area under the curve, {areas}." if areas else ""
@@ -190,15 +190,15 @@ def _clear(context: Context, tests: Sequence[Comparison]) -> str:
     total, parts = len(context.conditions), []
     significant = [comparison for comparison in tests if comparison.is_significant]
     for sign, verb in ((1, "beat"), (-1, "fell behind")):
-        clear = [own for own in significant if sign * own.test.difference > 0]
+        clear = [row for row in significant if sign * row.test.difference > 0]
         if clear:
-            shares = sorted(abs(own.test.difference) for own in clear)
+            shares = sorted(abs(row.test.difference) for row in clear)
             by = wording.span(map(wording.in_percent, shares))
             against = clear[0].test.against
             names = []
             for who in context.contenders:
                 places = [
-                    own.case.heading for own in clear if own.test.name == who.label
+                    row.case.heading for row in clear if row.test.name == who.label
                 ]
                 several = f"under {len(places)} of {total} conditions"
                 where = places[0] if len(places) == 1 else several
@@ -287,7 +287,7 @@ def _notes(context: Context) -> Sequence[str]:
 
 
 def _known(timings: Sequence[Mapping[str, Any]], key: str) -> list[float]:
-    return [own[key] for own in timings if own.get(key) is not None]
+    return [timing[key] for timing in timings if timing.get(key) is not None]
 
 
 def _cost(context: Context) -> Sequence[Block]:

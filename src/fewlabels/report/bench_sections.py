@@ -293,8 +293,8 @@ def accuracy_section(context: Context) -> Section:
         curves = []
         for who in context.contenders:
             points = tuple(
-                Point(amount, own.mean, own.low, own.high)
-                for amount, own in case.measured[who.label].items()
+                Point(amount, known.mean, known.low, known.high)
+                for amount, known in case.measured[who.label].items()
             )
             if points:
                 curves.append(Curve(who.short, who.hue, points))
@@ -401,8 +401,8 @@ def savings_section(context: Context) -> Section:
             [
                 who.short,
                 *(
-                    Entry(own.amount, detail=own.interval and f"({own.interval})")
-                    for own in savings
+                    Entry(worth.amount, detail=worth.interval and f"({worth.interval})")
+                    for worth in savings
                 ),
             ]
             for who in context.contenders
@@ -444,11 +444,11 @@ def saving_sentences(context: Context) -> list[str]:
             last = max(savings, key=certainty)
             interval = f" (95 % interval {last.interval})" if last.interval else ""
             doubts = [
-                f" In accuracy the two do not differ significantly {own.measure_text}."
-                for own in context.comparisons
-                if (own.case, own.measure) == (case, END)
-                and (own.test.name, own.test.against) == asked
-                and not own.is_significant
+                f" In accuracy the two do not differ significantly {row.measure_text}."
+                for row in context.comparisons
+                if (row.case, row.measure) == (case, END)
+                and (row.test.name, row.test.against) == asked
+                and not row.is_significant
             ]
             return [
                 f"{last.num_labels} labels chosen by {subject} were worth "

@@ -135,7 +135,7 @@ def _classes(status: Status) -> Block:
         note = f"There are no labels to train on yet. {len(counts)} classes: {names}."
         return Block(notes=[note])
     note = "Training labels only; audit labels are not counted here."
-    note += " Every class has a label." * all(counts.values())
+    note += " Every class has a label." if all(counts.values()) else ""
     return Block(bars=counts, notes=[note])
 
 

@@ -224,7 +224,7 @@ def _values(lines: Sequence[RoundLine]) -> Sequence[Block]:
             share = line.value / line.ceiling if line.ceiling else None
             share = share and min(1.0, max(0.0, share))
             labels, ceiling = f"{line.num_labeled:,}", wording.number(line.ceiling)
-            value = wording.number(line.value) + " (tie)" * bool(line.tie)
+            value = wording.number(line.value) + (" (tie)" if line.tie else "")
             of_ceiling = Entry(wording.percent(share), share=share)
             kernel = line.kernel or wording.MISSING
             rows.append([labels, kernel, value, ceiling, of_ceiling])

@@ -166,7 +166,11 @@ def typicality(
     num_neighbors: int = 20,
     num_references: int = 2000,
 ) -> Tensor:
-    """Return how densely rows are surrounded: 1 / mean distance to near ones, (N,)."""
+    """Return how densely rows are surrounded: 1 / mean distance to near ones, (N,).
+
+    Neighbors are looked for among a random part of many rows, as in
+    :func:`neighbor_distances`.
+    """
     if len(rows) == 1:
         return torch.ones(1, dtype=torch.float64)
     means = neighbor_distances(

@@ -238,7 +238,7 @@ class _Design:
 
 
 def _freed(inner: Tensor) -> Tensor:
-    """Return (I - inner)⁻¹ for Vᵀ W V below I, up to rounding where it is close."""
+    """Return (I - inner)⁻¹ of Vᵀ W V, whose eigenvalues are below 1 up to rounding."""
     values, vectors = torch.linalg.eigh((inner + inner.mT) / 2)
     left = (1 - values).clamp_min(_NOTHING)
     freed: Tensor = vectors / left[..., None, :] @ vectors.mT

@@ -340,8 +340,8 @@ class RefutationSearch:
         """Return the draws that no other one beats, or all that are in the window.
 
         Draws are tried in generations, each as large as all before it together, against
-        the best value of those before. Inside of one, draws have nothing to do with
-        each other: threads or processes may share it, and nothing depends on how.
+        the best value of those before. The draws of a generation are independent, so
+        the result is the same however threads or processes share them.
         """
         trial = _Trial(self, float("-inf"), uuid.uuid4().hex)
         numbers, values = torch.empty(0, dtype=torch.int64), torch.empty(0).double()

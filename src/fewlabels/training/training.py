@@ -278,8 +278,8 @@ class TrainingTask:
             name = "linear"  # over rows, a head takes the place of a Wide ResNet
         options = {
             "dropout": settings.dropout,
-            # Statistics forget as fast as averaged weights, which then meet those of
-            # their own past. The paper has .999 for both.
+            # Statistics decay as fast as averaged weights, so that both describe the
+            # same steps. The paper has .999 for both.
             "bn_momentum": min(0.1, 1.0 - settings.ema_decay),
         }
         shape, draws = self.views.shape, rng.stream(self.key, "initialize")

@@ -165,7 +165,7 @@ def _add_labeling(app: APIRouter, session: Session) -> None:
         if item is None:
             raise UsageError("There is no such image in this project any more.")
         if verb in {"skip", "unsure", "label"}:
-            how["in_turn"] = True  # a tab may have lost the image asleep
+            how["in_turn"] = True  # a tab that slept may have lost the image
         if verb == "change":
             done = labels.change(project, item, name, **how)
         elif verb == "repeat":

@@ -128,8 +128,8 @@ def run(server: uvicorn.Server, listener: socket.socket) -> None:
     """Run a server until it is stopped, and then for a few seconds at most.
 
     Threads of requests may wait for a store or read a large file. They are daemons,
-    like the thread that starts them, so the process does not wait for them. What they
-    were writing is whole or not there.
+    like the thread that starts them, so the process does not wait for them. A write
+    that is cut off is complete or absent.
     """
     thread = Thread(target=server.run, args=([listener],), daemon=True)
     with server.capture_signals():

@@ -106,7 +106,7 @@ def test_a_damaged_plan_is_told(images, tmp_path):
     ("options", "words"),
     [
         ({"shard_size": 0}, "shard_size is .* at most 2796202"),
-        ({"quality": "fast"}, "leave it out"),
+        ({"quality": "fast"}, "omit it"),
         ({"quality": "good", "encoder": None}, "quality called 'good'"),
     ],
 )

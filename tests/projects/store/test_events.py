@@ -4,6 +4,7 @@ import sqlite3
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from uuid import UUID
 
 import pytest
 from sqlalchemy import text
@@ -219,6 +220,7 @@ def test_sqlite_commits_are_synced_in_full(tmp_path):
         ({"kind": "class_added", "class_number": 1}, "payload with a 'name'"),
         ({"kind": "skip", "item": "x", "annotator": " "}, "needs an annotator"),
         ({"kind": "skip", "item": "x", "uuid": "7"}, "'7', which is not a UUID"),
+        ({"kind": "skip", "item": "x", "uuid": UUID(int=7)}, "which is not a UUID"),
         ({"kind": "skip", "item": "x\0"}, "cannot be stored"),
         ({"kind": "skip", "item": "x", "annotator": "\ud800"}, "cannot be stored"),
         ({"kind": "skip", "item": "x", "payload": {"a": float("nan")}}, "as JSON"),

@@ -221,7 +221,7 @@ class BenchFolder:
             return replace(result, failure=self.damage(cell, error))
         if result.is_finished or not file.exists():
             return result
-        unknown = f"'{file}', which says why, could not be read; do the run again."
+        unknown = f"The reason in '{file}' could not be read; do the run again."
         failure = Failure(label=cell.label, error=unknown)
         with suppress(OSError, ValueError):
             failure = Failure.model_validate_json(file.read_text("utf-8"))

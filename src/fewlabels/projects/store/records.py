@@ -118,7 +118,7 @@ class Event:
             problem = "needs a payload with a 'name'"
         elif not self.annotator.strip():
             problem = "needs an annotator: a name that is not empty"
-        elif not _UUID.fullmatch(str(self.uuid)):
+        elif str(self.uuid) != self.uuid or not _UUID.fullmatch(self.uuid):
             problem = f"has '{self.uuid}', which is not a UUID; use store.new_uuid"
         if problem:
             raise UsageError(f"An event '{kind}' {problem}.")
