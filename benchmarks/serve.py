@@ -1,6 +1,6 @@
 """``fewlabels serve`` under load: 50 clients for a minute.
 
-A head over EfficientNet-Lite0 at 160 pixels is fitted to 200 photographs of CIFAR-10
+A head over the default encoder at 160 pixels is fitted to 200 photographs of CIFAR-10
 and saved as an export has it. ``fewlabels serve`` runs it as a user would. Each of 50
 clients, threads of another process, sends one photograph after another (JPEG, 320 x 240
 pixels, made from CIFAR-10) over a connection of its own, without a pause. Seconds are
@@ -34,12 +34,13 @@ from PIL import Image
 from fewlabels import data, rng, training
 from fewlabels.experiments.acquisition import hidden
 from fewlabels.models import model_folder
+from fewlabels.models.encoders import ENCODER
 from fewlabels.pool import Answers
 
 RECORD = RESULTS / "serve.json"
 CLIENTS, SECONDS = 50, 60.0
 TOKEN = "only for this measurement"
-OPTIONS = {"encoder_options": {"size": 160}}
+OPTIONS = {"encoder": ENCODER, "encoder_options": {"size": 160}}
 
 
 def write_model(folder: Path) -> list[bytes]:

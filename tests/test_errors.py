@@ -157,3 +157,8 @@ def test_a_type_that_is_not_known_here_is_not_checked():
 
 def test_amounts():
     assert count(1000) == "1,000"
+
+
+def test_an_unknown_name_when_nothing_is_known():
+    error = errors.UnknownNameError("removed class", "cat", [])
+    assert str(error) == "There is no removed class called 'cat'. Known: none."

@@ -93,9 +93,8 @@ class UnknownNameError(UsageError):
         choices = sorted(known)
         near = get_close_matches(name.lower(), choices, n=1, cutoff=0.5)
         hint = f" Did you mean '{near[0]}'?" if near else ""
-        super().__init__(
-            f"There is no {kind} called '{name}'.{hint} Known: {', '.join(choices)}."
-        )
+        listed = ", ".join(choices) or "none"
+        super().__init__(f"There is no {kind} called '{name}'.{hint} Known: {listed}.")
 
 
 class BudgetError(UsageError):

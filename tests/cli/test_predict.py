@@ -56,6 +56,38 @@ def test_names_of_classes_and_files_are_not_obeyed(fewlabels, folder, tmp_path):
     assert "\\u001b[31m" in err
 
 
+def test_a_single_image_is_classified(fewlabels, model, folder):
+    image = next(
+        path for path in sorted(folder.rglob("*.png")) if path.parent != folder
+    )
+    code, out, err = fewlabels("predict", model, image, "--out", "one.csv")
+    assert code == 0, err
+    assert out.startswith("1 image: ")
+    alone, together = predict(model, image), predict(model, folder)
+    assert alone.file_names == (image.name,)
+    number = together.file_names.index(image.relative_to(folder).as_posix())
+    assert alone.labels == together.labels[number : number + 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("broken.png", "(not an image of a known format"),
+        ("nothing", "There is no '"),
+        ("", "There is no image to be used in '"),
+    ],
+)
+def test_a_source_without_images(fewlabels, model, tmp_path, name, words):
+    folder = tmp_path / "damaged"
+    folder.mkdir()
+    (folder / "broken.png").write_bytes(b"no image")
+    code, _, err = fewlabels("predict", model, folder / name)
+    said = " ".join(err.split())
+    assert code == 1
+    assert words in said
+    assert said.endswith("give an image or a folder of images.")
+
+
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
 def test_only_predictions_are_replaced(fewlabels, model, folder, tmp_path, name):
     words = ("predict", model, folder, "--out", name)
@@ -86,7 +118,7 @@ def test_quiet(fewlabels, model, folder):
             "Error: There is no exported model in 'nowhere' (No such file or "
             "directory: config.json); 'fewlabels export' writes one.",
         ),
-        (["predict", "model", "nowhere"], 1, "There is no folder nowhere"),
+        (["predict", "model", "nowhere"], 1, "There is no 'nowhere'"),
         (["predict", "model", "images", "--out", "x.txt"], 2, "Known: .csv, .parquet"),
         (
             ["predict", "model", "images", "--out", "no/x.csv"],

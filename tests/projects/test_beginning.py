@@ -83,12 +83,12 @@ def test_folders_that_cannot_be_meant(tmp_path):
     with pytest.raises(DataError, match="no folder"):
         Project.create(tmp_path / "p", tmp_path / "nothing", ["a", "b"], budget=5)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="no readable image"):
+    with pytest.raises(DataError, match=r"no readable image in .*; give a folder with"):
         Project.create(tmp_path / "p", tmp_path / "empty", ["a", "b"], budget=5)
     images = pictures(tmp_path / "images", range(3))
     with pytest.raises(ProjectError, match="is not empty; nothing was touched"):
         Project.create(images, images, ["a", "b"], budget=5)
-    with pytest.raises(ProjectError, match="There is no project in"):
+    with pytest.raises(ProjectError, match=r"There is no project in .*fewlabels init"):
         Project.open(tmp_path / "nothing")
 
 
@@ -289,3 +289,24 @@ def test_a_damaged_record_of_a_model_is_not_trusted(project):
         pytest.raises(ProjectError, match=r"training\.json' is damaged"),
     ):
         opened.train()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "has lost its 'project.json': put it back; "),
+        ("{", "Invalid JSON: .* Correct it; "),
+        ("[]", "Input should be an object. Correct it; "),
+    ],
+)
+def test_damaged_settings_name_the_ones_used_last(tmp_path, content, words):
+    images = pictures(tmp_path / "images", range(6))
+    Project.create(tmp_path / "p", images, ["a", "b"], budget=4).close()
+    if content is None:
+        (tmp_path / "p/project.json").unlink()
+    else:
+        (tmp_path / "p/project.json").write_text(content)
+    with pytest.raises(ProjectError, match=words + ".*json' shows the settings used"):
+        Project.open(tmp_path / "p")
+    with pytest.raises(ProjectError, match="is not empty; nothing was touched"):
+        Project.create(tmp_path / "p", images, ["a", "b"], budget=4)

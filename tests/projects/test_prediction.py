@@ -82,11 +82,13 @@ def test_predictions_are_written(model, tmp_path):
 
 
 def test_refusals(model, tmp_path):
-    with pytest.raises(DataError, match="There is no folder"):
+    with pytest.raises(DataError, match=r"There is no .*; give an image or a folder"):
         predict(model, tmp_path / "nowhere")
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(DataError, match=r"There is no image to be used in .*empty\."):
+    with pytest.raises(
+        DataError, match=r"There is no image to be used in .*empty'; give"
+    ):
         predict(model, empty)
     (empty / "a.png").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"to be used in .*\(a\.png"):

@@ -229,7 +229,7 @@ def test_another_host_needs_a_token_that_cannot_be_guessed(project):
         check_reach(host, None)
     with pytest.raises(UsageError, match="Other machines reach"):
         check_reach("0.0.0.0", None)
-    with pytest.raises(UsageError, match="length of the token is 5"):
+    with pytest.raises(UsageError, match="token has 5 characters; give at least 16"):
         Keys.of(project.folder, "12345")
 
 

@@ -122,3 +122,8 @@ def test_other_sites_and_forms_cannot_import(browser, free):
     foreign = {"origin": "http://evil.example"}
     assert send(browser, content, headers=foreign).status_code == 403
     assert send(browser, content, more="x").status_code == 422
+
+
+def test_an_empty_file_is_a_fault_in_a_sentence(browser):
+    facts = send(browser, b"", dry_run=True).json()
+    assert facts["faults"] == ["line 1: the file is empty."]

@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 import pytest
 import uvicorn
 
+from fewlabels.errors import UsageError
 from fewlabels.web import app as web_app
 from fewlabels.web import server as server_module
 from fewlabels.web.guard import Guard
@@ -207,3 +208,11 @@ def test_no_more_listen_than_the_limit_says(page, monkeypatch):
             if client.recv(4096).split()[1] == b"200":
                 return
         assert time.monotonic() < end
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "nowhere.invalid"])
+def test_a_host_that_is_not_here_is_not_a_question_of_the_port(host, tmp_path):
+    with pytest.raises(
+        UsageError, match="not an address of this machine; give one of its own"
+    ):
+        server_module.listening(host, None, tmp_path)

@@ -39,7 +39,10 @@ def png(number, size=(20, 14)):
 def client():
     model = LoadedModel(from_scratch(), CLASSES, SHAPE)
     guard = Guard(
-        model_app(model), Keys(TOKEN, b"k" * 32), most_program_bytes=MOST_IMAGE_BYTES
+        model_app(model),
+        Keys(TOKEN, b"k" * 32),
+        most_program_bytes=MOST_IMAGE_BYTES,
+        has_page=False,
     )
     with TestClient(guard, "http://127.0.0.1", headers=SIGNED) as client:
         yield client
@@ -107,6 +110,13 @@ def test_strangers_are_refused(client):
         answer = client.post("/predict", content=png(1), headers=headers)
         assert answer.status_code == code, headers
     assert client.get("/predict").status_code == 405
+
+
+def test_a_browser_learns_that_there_is_no_page(client):
+    for path in ("/", "/?token=wrong", "/docs"):
+        answer = client.get(path)
+        assert answer.status_code == 404
+        assert answer.text.startswith("There is no page here. Send an image to /pred")
 
 
 def test_a_failing_model_does_not_stop_the_others():

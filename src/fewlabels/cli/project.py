@@ -417,8 +417,8 @@ def predict(
 
     Options:
         model: Folder of an exported model.
-        source: Folder of images, including subfolders; or rows: a file (.parquet, .npz,
-            .npy) or a folder of shards.
+        source: An image, or a folder of images, including subfolders; or rows: a file
+            (.parquet, .npz, .npy) or a folder of shards.
         out: Where to write: a .csv or .parquet file.
     """
     from fewlabels.projects import predict as predicted

@@ -141,7 +141,8 @@ class Columns:
                 option = "class_column" if own == "label" else "file_column"
                 shown = ", ".join(self.seen)[:200] or "none"
                 raise UsageError(
-                    f"There is no {what}; the columns are {shown}. Name it by {option}."
+                    f"There is no {what}; the columns are {shown}. Rename one to "
+                    f"'{own}', or name it by {option}."
                 )
 
 

@@ -25,9 +25,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fewlabels import errors, files
+from fewlabels.data.decode import ImageFile
 from fewlabels.data.files import FileImages, check_files
 from fewlabels.data.folder import image_names
-from fewlabels.data.untrusted import printable
+from fewlabels.data.untrusted import is_utf8, printable
 from fewlabels.data.vectors import Vectors
 from fewlabels.errors import DataError, ShapeError, UnreadableFile, UsageError
 from fewlabels.models import model_folder
@@ -317,16 +318,16 @@ class Predictions:
 def predict(
     model: str | PathLike[str] | LoadedModel, source: str | PathLike[str]
 ) -> Predictions:
-    """Use an exported model on all images below a folder, or on all rows of a file.
+    """Use an exported model on an image, on all below a folder, or on rows of a file.
 
     Images are decoded as they were for training: brought to the same size and number
     of channels. What cannot be read is left out and listed.
 
     Args:
         model: The folder of an exported model, or one that was loaded.
-        source: Where the images are; for a model of rows a file of them (.parquet,
-            .npz or .npy), or a folder of shards, that are as long as those it learned
-            from.
+        source: An image or a folder of images; for a model of rows a file of them
+            (.parquet, .npz or .npy), or a folder of shards, that are as long as those
+            it learned from.
 
     Returns:
         Probabilities, in the natural order of the files' names, or that of the rows.
@@ -344,19 +345,35 @@ def predict(
             )
         images, names = ArrayImages(vectors.rows), row_names(vectors)
     else:
-        if not path.is_dir():
-            raise DataError(f"There is no folder {path}; give a folder of images.")
-        listed, passed_over = image_names(path)
-        found, damaged = check_files((name, path / name) for name in listed)
-        unreadable = tuple(sorted([*passed_over, *damaged]))
-        if not found:
-            first = f" ({unreadable[0]})" if unreadable else ""
-            raise DataError(f"There is no image to be used in {path}{first}.")
+        found, unreadable = _images_at(path)
         images = FileImages(tuple(found), (shape[0], shape[1], shape[2]))
         names = tuple(file.name for file in found)
     shares = torch.cat(list(probabilities(loaded.classifier, images)))
     are_rows = len(shape) == 1
     return Predictions(names, loaded.classes, shares, unreadable, are_rows=are_rows)
+
+
+def _images_at(path: Path) -> tuple[list[ImageFile], tuple[UnreadableFile, ...]]:
+    """Return an image or the usable images below a folder, and what is left out."""
+    if path.is_dir():
+        listed, passed_over = image_names(path)
+        found, damaged = check_files((name, path / name) for name in listed)
+        unreadable = tuple(sorted([*passed_over, *damaged]))
+        first = f" ({unreadable[0]})" if unreadable else ""
+    elif path.exists():
+        if not is_utf8(path.name):
+            raise DataError(f"The name of '{path}' is not UTF-8; rename the file.")
+        found, damaged = check_files([(path.name, path)])
+        unreadable = tuple(damaged)
+        first = f" ({unreadable[0].reason})" if unreadable else ""
+    else:
+        raise DataError(f"There is no '{path}'; give an image or a folder of images.")
+    if not found:
+        raise DataError(
+            f"There is no image to be used in '{path}'{first}; give an image or a "
+            "folder of images."
+        )
+    return found, unreadable
 
 
 def probabilities(classifier: Classifier, images: Images) -> Iterator[Tensor]:

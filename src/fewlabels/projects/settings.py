@@ -142,12 +142,13 @@ class ProjectSettings(_Common):
         try:
             return cls.model_validate_json(files.read_regular(path, _MOST_BYTES))
         except FileNotFoundError as error:
-            raise errors.ProjectError(f"There is no project in '{folder}'.") from error
+            raise errors.ProjectError(_advice_without_settings(folder)) from error
         except OSError as error:
             msg = f"'{path}' cannot be read: {error.strerror}."
             raise errors.ProjectError(msg) from error
         except ValidationError as error:
-            raise errors.ProjectError(f"'{path}': {errors.faults(error)}") from error
+            msg = f"'{path}': {errors.faults(error)} Correct it{_last_used(folder)}."
+            raise errors.ProjectError(msg) from error
 
     def write(self, folder: Path) -> None:
         """Write the settings into the project's folder, wholly or not at all."""
@@ -180,6 +181,23 @@ class ProjectSettings(_Common):
         with suppress(errors.StorageError):  # somebody else's folder, read-only
             text = files.add_checksum(json.dumps(now, indent=2) + "\n")
             files.replace_text(folder / _LAST_USED, text)
+
+
+def _advice_without_settings(folder: Path) -> str:
+    """Return what to do about a folder without settings."""
+    if (folder / _LAST_USED).exists():
+        return f"'{folder}' has lost its '{FILE}': put it back{_last_used(folder)}."
+    return (
+        f"There is no project in '{folder}'; 'fewlabels start' or 'fewlabels init' "
+        "begins one."
+    )
+
+
+def _last_used(folder: Path) -> str:
+    """Return where the settings as last used can be read, if they are there."""
+    if not (folder / _LAST_USED).exists():
+        return ""
+    return f"; '{folder / _LAST_USED}' shows the settings used last"
 
 
 def largest_audit(num_images: int) -> int:

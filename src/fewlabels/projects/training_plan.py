@@ -190,7 +190,10 @@ def plan_project(
         index = image_index.scan(images, without=inside(place, images), most=first)
         if not index.files:
             such_as = f" ({index.unreadable[0]})" if index.unreadable else ""
-            raise DataError(f"There is no readable image in '{images}'{such_as}.")
+            raise DataError(
+                f"There is no readable image in '{images}'{such_as}; give a folder "
+                "with images such as .jpg or .png."
+            )
         files = tuple(image_file(file, images) for file in index.files)
         if vectors is not None:
             vectors.of([file.path for file in index.files])

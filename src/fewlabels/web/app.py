@@ -136,7 +136,7 @@ def _add_writing(app: APIRouter, session: Session, browse: Browse) -> None:
     @app.post("/api/import")
     def import_labels(
         wish: Annotated[Import, Query()],
-        content: Annotated[bytes, Body(media_type="application/octet-stream")],
+        content: Annotated[bytes, Body(media_type="application/octet-stream")] = b"",
     ) -> Facts:
         return session.import_labels(wish, content)
 

@@ -31,7 +31,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fewlabels.errors import check_range
+from fewlabels.errors import UsageError, count
 from fewlabels.files import open_regular, replace_file
 
 MOST_BYTES = 256 * 1024
@@ -87,6 +87,10 @@ _SIGN_IN = (
     "which ends in ?token=..., in this browser."
 )
 
+_NO_PAGE = (
+    "There is no page here. Send an image to /predict with POST, as the command shows."
+)
+
 
 @dataclass(frozen=True)
 class Keys:
@@ -108,8 +112,11 @@ class Keys:
         Returns:
             The keys.
         """
-        if token is not None:
-            check_range("The length of the token", len(token), at_least=LEAST_TOKEN)
+        if token is not None and len(token) < LEAST_TOKEN:
+            raise UsageError(
+                f"The token has {count(len(token), 'character')}; give at least "
+                f"{LEAST_TOKEN}."
+            )
         kept = _signing_key(folder / KEY_FILE) if folder else secrets.token_bytes(32)
         key = sha256(kept + (token or "").encode()).digest()
         return cls(token or secrets.token_urlsafe(24), key)
@@ -198,6 +205,8 @@ class Guard:
     """Whether numeric addresses count, too; nobody can make one point elsewhere."""
     most_seconds: float = MOST_SECONDS
     most_program_bytes: int = MOST_PROGRAM_BYTES
+    has_page: bool = True
+    """Whether there is a page to sign in to, or only addresses for programs."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -227,6 +236,8 @@ class Guard:
             session, most = "program", self.most_program_bytes
         else:
             self._check_origin(request)
+            if not self.has_page:
+                raise HTTPException(404, _NO_PAGE)
             session = self._session(request.headers)
             if not session:
                 token = request.query_params.get("token", "")

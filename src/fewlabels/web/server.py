@@ -7,6 +7,7 @@ from asyncio import TimerHandle
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from errno import EADDRNOTAVAIL
 from html import escape
 from pathlib import Path
 from threading import Thread, Timer
@@ -38,6 +39,9 @@ _MOST_CONNECTIONS = 200  # of all sessions together
 # that has just been accepted, so a head that was sent at once is read before.
 _BACKLOG = _MOST_WITHOUT_SESSION // 4
 _MOST_SECONDS_TO_END = 4.0  # for all that goes on after Ctrl-C
+_NOT_HERE = frozenset(
+    {EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN, socket.EAI_FAIL}
+)  # what the system says of an address that this machine does not have
 _INTERVAL = 0.1  # seconds between two looks whether it was pressed
 _FAREWELL = 3.0  # seconds in which open pages learn why there is no project
 _LAUNCH = "open-page.html"
@@ -267,13 +271,16 @@ def listening(host: str, port: int | None, folder: Path) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     usual = _FIRST_PORT + crc32(str(folder.resolve()).encode()) % _NUM_PORTS
     ports = [usual, 0] if port is None else [port]
-    reason = ""
+    reason, advice = "", "try another port"
     for number in ports:
         try:
             return socket.create_server((host, number), family=family)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
-    raise UsageError(f"Cannot listen at {host}:{ports[0]}: {reason}; try another port.")
+            if error.errno in _NOT_HERE:
+                reason = "it is not an address of this machine"
+                advice = "give one of its own, or 0.0.0.0 for all of them"
+    raise UsageError(f"Cannot listen at {host}:{ports[0]}: {reason}; {advice}.")
 
 
 def _address(host: str, listener: socket.socket, token: str) -> str:

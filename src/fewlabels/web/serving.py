@@ -161,7 +161,12 @@ def serve_model(
     app = model_app(load_model(folder))
     names, any_address = served_names(host)
     guard = Guard(
-        app, keys, names, any_address=any_address, most_program_bytes=MOST_IMAGE_BYTES
+        app,
+        keys,
+        names,
+        any_address=any_address,
+        most_program_bytes=MOST_IMAGE_BYTES,
+        has_page=False,
     )
     with listening(host, port, folder) as listener:
         shown = f"[{host}]" if ":" in host else host
