@@ -38,11 +38,13 @@ def main() -> None:
     torch.set_num_threads(1)
     options = {"encoder": ENCODER, "encoder_options": {"size": 160}}
     trainer = resolve("frozen-blend", options)
-    record = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    record = json.loads(path.read_text("utf-8")) if path.exists() else {"runs": {}}
     sources = [source for source in SOURCES if source.name in {"cifar10", "20 groups"}]
     for number in POOLS:
         for source in sources:
-            runs = record.setdefault(source.name, {}).setdefault(str(number), {})
+            runs = (
+                record["runs"].setdefault(source.name, {}).setdefault(str(number), {})
+            )
             if len(runs) == len(STRATEGIES):
                 continue
             choice = source.pool(number)
@@ -62,17 +64,19 @@ def main() -> None:
                     for step in rounds
                     if step.num_labeled
                 }
+            files.replace_text(path, json.dumps(record, indent=1) + "\n")
             print(source.name, number, runs, flush=True)
-            text = json.dumps(record, indent=1) + "\n"
-            files.replace_text(path, text)
-    for name, pools in record.items():
+    leads = record["leads"] = dict[str, list[float]]()
+    for name, pools in record["runs"].items():
         for labels in pools[str(POOLS[0])]["random"]:
             values = {
                 s: [runs[s][labels] for runs in pools.values()] for s in STRATEGIES
             }
             [test] = paired_tests(values, against="random")
-            lead = f"{test.difference:+.1f} ({test.low:+.1f} to {test.high:+.1f})"
-            print(f"{name}, {labels} labels: {lead}")
+            lead = [round(n, 1) for n in (test.difference, test.low, test.high)]
+            leads[f"{name}, {labels} labels"] = lead
+    files.replace_text(path, json.dumps(record, indent=1) + "\n")
+    print(json.dumps(leads, indent=1))
 
 
 if __name__ == "__main__":
