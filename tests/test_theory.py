@@ -216,7 +216,7 @@ def test_outputs_move_by_at_most_the_largest_eigenvalue():  # Lemma 3, ε
 def test_the_loss_is_semi_smooth_with_a_small_first_constant():  # Lemma 2
     net, slope, drawn = network(), gradient_of(network()), stream(6, "direction")
     largest = float(torch.linalg.eigvalsh(net.gram(rows()))[-1])
-    # With α from √M on, the line would hold for any gradient, which is at most √(M L).
+    # With α from √M on, the line needs no gradient, whose length is at most √(M L).
     alpha, beta = 0.01 * (2 * largest) ** 0.5, largest / 2
     random = torch.randn(len(slope), generator=drawn).double()
     for direction in (slope, -slope, random):
