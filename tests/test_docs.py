@@ -289,8 +289,10 @@ def test_a_row_of_the_paper_names_what_exists(row):
 
 def test_paper_has_a_row_for_everything_numbered():
     text = "\n".join(row[0] for row in paper_rows())
-    numbered = [f"Eq. ({number})" for number in range(1, 6)]
-    numbered += ["Algorithm 1", "Proposition 1", "Theorem 1"]
+    numbered = [f"Eq. ({number})" for number in range(1, 14)]
+    numbered += [f"Proposition {number}" for number in range(1, 6)]
+    numbered += [f"Lemma {number}" for number in range(1, 4)]
+    numbered += ["Algorithm 1", "Theorem 1", "Definition 1", "Definition 2"]
     numbered += ["Table 1", "Table 2", "Table 3", "Figure 1"]
     assert [name for name in numbered if name not in text] == []
 

@@ -1,7 +1,8 @@
 """Theorem 1, as far as it can be measured: a wide network, sets of digits."""
 
 import json
-from math import prod
+from itertools import pairwise
+from math import e, prod
 
 import pytest
 import torch
@@ -171,6 +172,15 @@ def test_the_recursion_holds_as_printed():  # Lemma 1, Eq. (7)
         assert loss_of(after) <= bound * (1 + 1e-9)
 
 
+def test_what_is_left_over_is_the_printed_integral():  # Lemma 1, ξ
+    net, rate, num_parts = network(), 0.1, 200
+    now, integral = gradient_of(net), 0.0
+    for part in range(num_parts):
+        way = net.stepped(rows(), residuals_of(net), rate * (part + 0.5) / num_parts)
+        integral += rate / num_parts * float(now @ (now - gradient_of(way)))
+    assert integral == pytest.approx(left_over(net, rate), rel=1e-3)
+
+
 def test_the_lines_of_the_proof_of_lemma_1():
     rate = 1 / float(torch.linalg.eigvalsh(network().gram(rows()))[-1])
     for net in course(rate, steps=5):
@@ -201,6 +211,22 @@ def test_outputs_move_by_at_most_the_largest_eigenvalue():  # Lemma 3, ε
         moved = float((after(rows()) - net(rows())).square().sum())
         squared = float(gradient_of(net).square().sum())
         assert moved <= 1.1 * (0.5 / largest) ** 2 * largest * squared
+
+
+def test_the_loss_is_semi_smooth_with_a_small_first_constant():  # Lemma 2
+    net, slope, drawn = network(), gradient_of(network()), stream(6, "direction")
+    largest = float(torch.linalg.eigvalsh(net.gram(rows()))[-1])
+    # With α from √M on, the line needs no gradient, whose length is at most √(M L).
+    alpha, beta = 0.01 * (2 * largest) ** 0.5, largest / 2
+    random = torch.randn(len(slope), generator=drawn).double()
+    for direction in (slope, -slope, random):
+        for length in (0.01, 0.1, 1.0, 4.0):
+            change = direction * (length / direction.norm())
+            inner, outer = change[: WIDTH * 5].reshape(WIDTH, 5), change[WIDTH * 5 :]
+            there = loss_of(TwoLayers(net.inner + inner, net.outer + outer))
+            first = loss_of(net) + float(slope @ change)
+            rest = alpha * loss_of(net) ** 0.5 * length + beta * length**2
+            assert there <= first + rest
 
 
 def test_smoothness_bounds_how_much_gradients_differ():  # Proposition 2
@@ -258,3 +284,71 @@ def test_hidden_layers_have_norms_of_order_one(width):  # Proposition 5 prints o
     torch.testing.assert_close(
         hidden.norm(dim=1), torch.ones(4).double(), atol=0.2, rtol=0
     )
+
+
+def layers_of(weights, inputs):
+    """Values before each ReLU, and the inputs with the values after each."""
+    befores, afters = [], [inputs]
+    for weight in weights:
+        befores.append(afters[-1] @ weight.T)
+        afters.append(befores[-1].relu())
+    return befores, afters
+
+
+def deep_network(sizes):
+    drawn = stream(5, "deep network")
+    shapes = ((after, before) for before, after in pairwise(sizes))
+    return [
+        torch.randn(shape, generator=drawn).double() * (2 / shape[0]) ** 0.5
+        for shape in shapes
+    ]
+
+
+def factors_between(befores, moved):
+    """D + D̃ of each layer: a difference after a ReLU as a share of that before it."""
+    pairs = zip(befores, moved, strict=True)
+    return [
+        torch.where(a == b, (a > 0).double(), (b.relu() - a.relu()) / (b - a))
+        for a, b in pairs
+    ]
+
+
+def test_a_step_of_a_deep_network_expands_as_printed():  # Propositions 3 and 4
+    weights, rate = deep_network([5, 64, 64, 64]), 1e-3
+    outer = torch.randn(64, generator=stream(7, "outer")).double()
+
+    def loss(*weights):
+        _, afters = layers_of(weights, rows())
+        return (afters[-1] @ outer - TARGETS).square().sum() / 2
+
+    slopes = torch.func.grad(loss, argnums=(0, 1, 2))(*weights)
+    befores, afters = layers_of(weights, rows())
+    stepped = [w - rate * slope for w, slope in zip(weights, slopes, strict=True)]
+    befores_moved, moved = layers_of(stepped, rows())
+    factors = factors_between(befores, befores_moved)
+    for before, factor in zip(befores, factors, strict=True):
+        assert float((factor - (before > 0).double()).abs().max()) <= 1
+    assert any(((factor > 0) & (factor < 1)).any() for factor in factors)
+    for last in range(3):
+        expected = torch.zeros(4, 64).double()
+        for layer in range(last + 1):
+            term = factors[layer] * (moved[layer] @ slopes[layer].T)
+            for later in range(layer + 1, last + 1):
+                term = factors[later] * (term @ weights[later].T)
+            expected -= rate * term
+        torch.testing.assert_close(moved[last + 1] - afters[last + 1], expected)
+
+
+def test_products_of_layers_grow_no_faster_than_the_root_of_the_depth():  # Proposition 5
+    weights = deep_network([5] + [256] * 9)
+    befores, _ = layers_of(weights, rows()[:1])
+    befores_moved, _ = layers_of([1.01 * weight for weight in weights], rows()[:1])
+    factors = factors_between(befores, befores_moved)
+    product, norms = factors[0].diag_embed()[0], []
+    for weight, factor in zip(weights[1:], factors[1:], strict=True):
+        product = factor.T * (weight @ product)
+        norms.append(float(torch.linalg.matrix_norm(product, ord=2)))
+    for num_weights, norm in enumerate(norms, start=1):
+        # Of wide random matrices: the root of (k + 1)^(k + 1) / k^k, at most e (k + 1).
+        assert norm <= 1.1 * (e * (num_weights + 1)) ** 0.5
+    assert norms[-1] > 1.5 * norms[0]

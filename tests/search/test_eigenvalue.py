@@ -184,6 +184,34 @@ def test_there_are_as_many_draws_as_candidates_by_default():
     assert found.num_draws == 100
 
 
+def test_many_draws_share_one_labeled_block():  # paper, Sec. 3.4
+    kernel, labeled, candidates = problem(8, num_labeled=15)
+    asked = []
+
+    class Counting:
+        num_items, rank_bound = kernel.num_items, kernel.rank_bound
+        diagonal = staticmethod(kernel.diagonal)
+
+        def block(self, rows, columns):
+            inside = [torch.isin(items, labeled).sum(-1) for items in (rows, columns)]
+            asked.append(int((inside[0] * inside[1]).sum()))
+            return kernel.block(rows, columns)
+
+    found = search(Counting(), labeled, candidates, 3, draws=3000)
+    assert found.num_refuted > 2900
+    assert 15**2 <= sum(asked) <= 20 * 15**2  # chunks, not draws, ask for it
+
+
+def test_copies_are_taken_where_no_other_set_is_drawn():  # where Proposition 1 ends
+    kernel, _, _ = problem(9, num_labeled=0, kind="copies")
+    found = search(
+        kernel, [0], range(1, 120), 2, draws=torch.tensor([[5, 65], [1, 60]])
+    )
+    assert found.is_tie
+    assert found.value == pytest.approx(0, abs=1e-9)
+    assert found.num_draws == 2
+
+
 @pytest.mark.parametrize("build", [None, wide_head_kernel])
 @pytest.mark.parametrize("num_labeled", [0, 12])
 def test_greedy_adds_the_best_item_each_time(num_labeled, build):

@@ -33,6 +33,20 @@ def test_algorithm_1_by_its_definition():
     assert query.value <= query.record["ceiling"]
 
 
+def test_of_logits_the_choice_has_no_prediction_in_it():  # against Sec. 3.2.1
+    pool, classifier = contract.problem(1)
+    outputs = classifier.outputs(pool.images, torch.arange(60))
+
+    def chosen(logits, kernel):
+        other = PrecomputedClassifier(outputs.features, logits)
+        strategy = NeuralPreconditioning(kernel=kernel)
+        return contract.chosen_by(strategy, pool, other).indices.tolist()
+
+    logits, turned = outputs.logits, outputs.logits.flip(0)
+    assert chosen(logits, "last-layer") == chosen(turned, "last-layer")
+    assert chosen(logits, "softmax") != chosen(turned, "softmax")
+
+
 def test_direction_and_length_of_gradients_both_count():  # paper, Sec. 3.3
     # One labeled item, then one in nearly the same direction and one far from it.
     rows = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.3, -(0.91**0.5)]])

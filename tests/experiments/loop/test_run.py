@@ -236,6 +236,44 @@ def test_the_middle_one_is_kept_not_the_best():
     assert sorted(answers.indices.tolist()) == trainer.seen[2]["labeled"]
 
 
+@dataclass(frozen=True)
+class JudgedTrainer(PixelTrainer):
+    """Notes which images each of its classifiers is asked about."""
+
+    judged: list = field(default_factory=list)
+
+    def fit(self, pool, generator, *, workspace=None, on_checkpoint=None):
+        super().fit(pool, generator)
+        return NotedClassifier(self.judged)
+
+
+@dataclass(frozen=True)
+class NotedClassifier:
+    """Guesses at nothing; notes the first pixel of what it is shown."""
+
+    judged: list
+    num_classes = NUM_CLASSES
+    module = None
+
+    def outputs(self, images, indices):
+        self.judged.append(images.read(indices)[:, 0, 0, 0].tolist())
+        return Outputs(
+            torch.zeros(len(indices), 1), torch.zeros(len(indices), NUM_CLASSES)
+        )
+
+
+def test_starts_are_judged_on_all_images_that_are_in_none_of_them():
+    pool = labeled_pool()
+    pixels = pool.images.items.clone()
+    pixels[:, 0, 0, 0] = torch.arange(len(pool)).to(torch.uint8)
+    trainer = JudgedTrainer()
+    pool = replace(pool, images=ArrayImages(pixels))
+    starting_answers(pool, 4, 0, trainer=trainer, num_models=5)
+    taken = set().union(*(fit["labeled"] for fit in trainer.seen))
+    free = [index for index in range(len(pool)) if index not in taken]
+    assert trainer.judged == [free] * 5
+
+
 class HalfPerson:
     """Answers the first half, skips one, leaves the rest open; then goes home."""
 
