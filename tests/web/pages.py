@@ -6,7 +6,7 @@ from fastapi.testclient import TestClient
 
 from fewlabels.web.background import Background
 from fewlabels.web.guard import Guard, Keys
-from fewlabels.web.server import guarded
+from fewlabels.web.server import guarded, page_app
 
 TOKEN = "a token for the tests alone"
 HEADERS = {"x-fewlabels": "1"}
@@ -22,7 +22,7 @@ class Browser:
     def __init__(self, project, *, token=TOKEN, host="127.0.0.1"):
         keys = Keys.of(project.folder, token)
         background = Background(project.folder)
-        self.guard: Guard = guarded(project, keys, host, background)
+        self.guard: Guard = guarded(page_app(project, background), keys, host)
         self.session = self.guard.app.state.session
         self.tab = uuid()
         self.client = TestClient(self.guard, base_url="http://127.0.0.1:8800")

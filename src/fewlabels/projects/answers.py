@@ -3,6 +3,7 @@
 import errno
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -154,22 +155,21 @@ def tell(
         Counts of what was stored.
     """
     path, snapshot = Path(path), project.snapshot()
-    if not snapshot.rounds:
+    asking_of = project.store.asked()
+    if not asking_of:
         raise UsageError("Nothing was asked yet, so there is nothing to tell.")
-    asked = {entry.item for each in snapshot.rounds for entry in each.items}
     items = {item.path: item.id for item in snapshot.items}
     if project.settings.images is not None:
         for item in snapshot.items:  # one that shows another image by now is unknown
-            if item.id in asked and _is_changed(item, project.images_folder):
+            if item.id in asking_of and _is_changed(item, project.images_folder):
                 items[item.path] = _CHANGED + item.id
     parsed = exchange.read_answers(
-        path, items=items, asked=asked, classes=snapshot.classes, partial=partial
+        path, items=items, asked=asking_of, classes=snapshot.classes, partial=partial
     )
     number_of = {name: number for number, name in enumerate(snapshot.classes)}
     counts = dict.fromkeys((*_COUNTED.values(), "num_same"), 0)
     events: list[Event] = []
     with project.store.writing() as store:  # verdicts are read where nobody writes
-        asking_of = store.asked()
         held = {(v.item, v.annotator): v for v in store.verdicts()}
         for answer in parsed.answers:
             who = answer.annotator or annotator_name(annotator or None)
@@ -222,8 +222,6 @@ def _note_digests(project: "Project", path: Path, digests: list[str]) -> None:
 
 def _written_files(project: "Project") -> dict[str, list[str]]:
     """Return digests of what each query held that may be replaced, by its path."""
-    try:
-        content = (project.folder / _WRITTEN_FILES).read_bytes()
-        return _WRITTEN.validate_json(content)
-    except (FileNotFoundError, ValueError):  # at worst, another name has to be chosen
-        return {}
+    with suppress(FileNotFoundError, ValueError):
+        return _WRITTEN.validate_json((project.folder / _WRITTEN_FILES).read_bytes())
+    return {}  # at worst, another name has to be chosen

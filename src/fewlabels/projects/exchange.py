@@ -24,7 +24,7 @@ from xml.sax.saxutils import quoteattr
 
 from fewlabels import errors, files
 from fewlabels.data.parquet import parquet_rows
-from fewlabels.data.untrusted import printable
+from fewlabels.data.untrusted import FILE_COLUMNS, printable
 from fewlabels.errors import Fault, UnknownNameError, UsageError
 from fewlabels.projects.store import Kind
 
@@ -37,23 +37,18 @@ SKIP, UNSURE = "skip", "unsure"
 STATUS_WORDS = {SKIP: SKIP, UNSURE: UNSURE, "?": UNSURE}
 """Values of the column ``label`` that are no class, and the status they stand for."""
 
-NAMES = ("file_name", "path", "filename")
-"""Columns that may name the image; the first is the one that is written."""
-
-FILE_COLUMNS = (
-    *NAMES,
-    *("file", "filepath", "file_path", "image", "image_path", "image_name"),
-    *("image_file", "img", "img_path", "photo", "picture", "name"),
-)
-"""Columns of labels from elsewhere that may name the image; the first one counts."""
-
-CLASS_COLUMNS = (
-    *("label", "class", "class_name", "label_name", "category", "category_name"),
-    *("target", "species", "tag", "labels", "classes", "annotation", "choice"),
-)
-"""Columns of labels from elsewhere that may name the class; the first one counts."""
-
-_USUAL = {NAMES[0]: FILE_COLUMNS, "label": CLASS_COLUMNS}
+_USUAL = {
+    "file_name": (
+        *FILE_COLUMNS,
+        *("file", "filepath", "file_path", "image", "image_path", "image_name"),
+        *("image_file", "img", "img_path", "photo", "picture", "name"),
+    ),
+    "label": (
+        *("label", "class", "class_name", "label_name", "category", "category_name"),
+        *("target", "species", "tag", "labels", "classes", "annotation", "choice"),
+    ),
+}
+"""Columns of labels from elsewhere that may name image and class; the first counts."""
 
 IMAGE_ADDRESS = "/data/local-files/?d="
 """Where Label Studio serves local files from; the path below its root follows."""
@@ -62,8 +57,8 @@ Row = Mapping[str, Any]
 """The cells of one row by column."""
 
 _ANSWERED = ("id", "label", "status", "annotator", "time", "lead_time")
-_IDENTIFYING = frozenset((*NAMES, "id"))
-_KNOWN = frozenset((*NAMES, *_ANSWERED))  # other columns are the annotator's own
+_IDENTIFYING = frozenset((*FILE_COLUMNS, "id"))
+_KNOWN = frozenset((*FILE_COLUMNS, *_ANSWERED))  # other columns are the annotator's own
 _WRITTEN = (
     *("number", "file_name", "label", "status", "annotator", "suggestion"),
     *("confidence", "round", "model", "id"),
@@ -192,7 +187,7 @@ def load_rows(
     elif not text.strip():
         yield Fault(1, "the file is empty.")
     elif ending == _STUDIO:
-        yield from _studio_rows(text, columns.given.get(NAMES[0]))
+        yield from _studio_rows(text, columns.given.get("file_name"))
     else:
         read = _json_rows if ending in _LINES else _csv_rows
         yield from read(text, columns)
@@ -381,7 +376,8 @@ class ImageFinder:
         them, or one that nobody asked about raises :class:`FaultyRowError`.
         """
         identifier = text_of(row, "id")
-        name = next((row[c] for c in NAMES if row.get(c) not in (None, "")), None)
+        cells = (row.get(column) for column in FILE_COLUMNS)
+        name = next((cell for cell in cells if cell not in (None, "")), None)
         if identifier is None and name is None:
             raise FaultyRowError("names no image; fill in file_name.")
         shown = quoted(identifier if name is None else name)

@@ -10,6 +10,7 @@ Shapes: n images, C classes.
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import file_digest
@@ -35,7 +36,7 @@ from fewlabels.models import model_folder
 from fewlabels.models.model_folder import LoadedModel, ModelConfig, load_model
 from fewlabels.pool import ArrayImages, Images
 from fewlabels.progress import track
-from fewlabels.projects.folder import NUM_TO_TELL_APART, ModelRecord
+from fewlabels.projects.folder import ModelRecord
 from fewlabels.projects.model_training import is_up_to_date
 from fewlabels.projects.rows import row_names
 from fewlabels.projects.snapshot import Snapshot
@@ -65,37 +66,6 @@ _ENDINGS = (".csv", ".parquet")
 _CHUNK = 128  # images that four threads embed at once, and a step of the progress
 _MAX_GROUP = 8192  # rows of a row group
 _MAX_HEADER = 4096  # bytes
-
-_CARD_TEXT = """\
----
-library_name: fewlabels
-pipeline_tag: image-classification
-tags: [image-classification, active-learning, semi-supervised-learning]
----
-
-# {title}
-
-Trained by {trainer} on {num_images:,} images, {num_labels:,} of them labeled by \
-people, chosen by {strategy}. The network is {network}, its input is {size}.
-
-| class | labels |
-|---|---|
-{rows}
-
-## Accuracy
-
-{accuracy}
-
-## Use
-
-    fewlabels predict THIS_FOLDER {source} --out predictions.csv
-
-## Limits
-
-Every image gets one of the classes above, whatever it shows. The accuracy holds for \
-images like those it was trained on. Confidences are not calibrated: 0.9 does not mean \
-right nine times in ten. Where a mistake harms somebody, let a person check.
-"""
 
 
 # ---------------------------------------------------------------------------- card
@@ -131,7 +101,8 @@ def model_card(
             accuracy += " left out for being hard, the accuracy is lower than this."
     encoder = f" over {config.encoder.identity}" if config.encoder else ""
     counts = zip(config.classes, record.class_counts, strict=True)
-    return _CARD_TEXT.format(
+    template = Path(__file__).with_name("model_card.md").read_text("utf-8")
+    return template.format(
         title=_escaped(f"Classifier of {', '.join(config.classes[:5])}"),
         accuracy=accuracy,
         trainer=_escaped(record.trainer),
@@ -226,15 +197,13 @@ def check_replaceable_table(path: Path) -> None:
     if not path.exists() or (path.is_file() and not path.stat().st_size):
         return
     names: Sequence[str] = ()
-    try:
+    with suppress(OSError, pa.ArrowException):
         if path.suffix.lower() == ".parquet":
             names = pq.read_schema(path).names
         else:
             with path.open("rb") as file:
                 header = file.read(_MAX_HEADER).decode(errors="replace")
             names = header.partition("\n")[0].split(",")
-    except (OSError, pa.ArrowException):
-        pass
     if list(names[: len(PREDICTION_COLUMNS)]) != list(PREDICTION_COLUMNS):
         raise UsageError(f"'{path}' holds no predictions; give another file.")
 
@@ -334,9 +303,10 @@ def predict(
     """
     loaded = model if isinstance(model, LoadedModel) else load_model(Path(model))
     shape, path = loaded.input_shape, Path(source)
+    are_rows = len(shape) == 1
     unreadable: tuple[UnreadableFile, ...] = ()
     images: Images
-    if len(shape) == 1:
+    if are_rows:
         vectors = Vectors.read(path)
         width = vectors.rows.shape[1]
         if width != shape[0]:
@@ -349,26 +319,24 @@ def predict(
         images = FileImages(tuple(found), (shape[0], shape[1], shape[2]))
         names = tuple(file.name for file in found)
     shares = torch.cat(list(probabilities(loaded.classifier, images)))
-    are_rows = len(shape) == 1
     return Predictions(names, loaded.classes, shares, unreadable, are_rows=are_rows)
 
 
 def _images_at(path: Path) -> tuple[list[ImageFile], tuple[UnreadableFile, ...]]:
     """Return an image or the usable images below a folder, and what is left out."""
-    if path.is_dir():
-        listed, passed_over = image_names(path)
-        found, damaged = check_files((name, path / name) for name in listed)
-        unreadable = tuple(sorted([*passed_over, *damaged]))
-        first = f" ({unreadable[0]})" if unreadable else ""
-    elif path.exists():
-        if not is_utf8(path.name):
-            raise DataError(f"The name of '{path}' is not UTF-8; rename the file.")
-        found, damaged = check_files([(path.name, path)])
-        unreadable = tuple(damaged)
-        first = f" ({unreadable[0].reason})" if unreadable else ""
-    else:
+    if not path.exists():
         raise DataError(f"There is no '{path}'; give an image or a folder of images.")
+    listed: list[tuple[str, Path]] = [(path.name, path)]
+    left_out: list[UnreadableFile] = []
+    if path.is_dir():
+        names, left_out = image_names(path)
+        listed = [(name, path / name) for name in names]
+    elif not is_utf8(path.name):
+        raise DataError(f"The name of '{path}' is not UTF-8; rename the file.")
+    found, damaged = check_files(listed)
+    unreadable = tuple(sorted([*left_out, *damaged]))
     if not found:
+        first = f" ({unreadable[0]})" if unreadable else ""
         raise DataError(
             f"There is no image to be used in '{path}'{first}; give an image or a "
             "folder of images."
@@ -439,7 +407,7 @@ def needs_training(project: "Project") -> bool:
         return False
     own = project.settings.trainer.name
     why = f"training by '{own}' takes longer than an export. Train first"
-    if len(set(snapshot.labels) - {None}) < NUM_TO_TELL_APART:
+    if not snapshot.can_teach:
         why = "training needs labels of at least two classes. Label more images"
     elif done and done[-1].trainer != own:
         why = f"it was trained by '{done[-1].trainer}', not '{own}'. Train again"
@@ -554,11 +522,10 @@ def check_replaceable(folder: Path) -> None:
     if Path.cwd().is_relative_to(folder.resolve()):
         raise UsageError(f"You are in '{folder}', which the export would replace.")
     with files.wrap_os_errors(folder):
-        try:
+        known: dict[str, str] = {}
+        with suppress(OSError, ValidationError):
             content = files.read_regular(folder / _MANIFEST, _MAX_MANIFEST)
             known = Manifest.model_validate_json(content).sha256
-        except (OSError, ValidationError):
-            known = {}
         for name in _names(folder):
             if known.get(name) != _sha256(folder / name):
                 raise UsageError(

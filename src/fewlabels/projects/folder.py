@@ -6,11 +6,12 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from fewlabels import files
 from fewlabels.errors import FewlabelsError, ProjectError, StorageError
 from fewlabels.experiments.evaluation.measurement import Change
+from fewlabels.experiments.settings import FrozenModel
 from fewlabels.projects.settings import FILE, ProjectSettings
 from fewlabels.projects.store import Store
 
@@ -29,10 +30,8 @@ _STORE = "labels.sqlite"
 _OTHERS = (f"{_STORE}-wal", f"{_STORE}-shm", ".page-key", "open-page.html")
 
 
-class ModelRecord(BaseModel):
+class ModelRecord(FrozenModel):
     """How a model was trained, and its predictions for the audit slice."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     number: int
     created: datetime
@@ -51,7 +50,7 @@ class ModelRecord(BaseModel):
     """The predicted class of each image of the audit slice, by id."""
     predicted: tuple[int, ...]
     """How many images of the pool are predicted to be of each class."""
-    confidences: dict[str, float] = {}
+    confidences: dict[str, float] = Field(default={})
     """The probability of the predicted class of each image of the audit slice."""
     mean_confidence: float | None = None
     """The same of the images without a label, on average."""

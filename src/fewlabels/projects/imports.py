@@ -187,8 +187,8 @@ def undo_import(project: "Project", uuid: str | None = None) -> UndoneImport:
     with project.store.writing() as store:
         if uuid is None:
             # A label that was changed since is of another kind.
-            imported = (v for v in store.labels() if v.is_imported)
-            held = [label for label in imported if label.kind is Kind.LABEL]
+            labeled = store.labels()
+            held = [v for v in labeled if v.is_imported and v.kind is Kind.LABEL]
             if not held:
                 raise UsageError("No imported label is in force to be undone.")
             last = max(held, key=lambda label: label.sequence)
@@ -219,7 +219,7 @@ def _folder_rows(
         paths = [item.path for item in items if item.path.startswith(prefix)]
         labels = folder_labels([path.removeprefix(prefix) for path in paths])
         for path, label in zip(paths, labels, strict=True):
-            yield SourceRow(0, {exchange.NAMES[0]: path, "label": label})
+            yield SourceRow(0, {"file_name": path, "label": label})
         return
     from fewlabels.data.decode import MAX_BYTES
 
@@ -237,7 +237,7 @@ def _folder_rows(
                 yield Fault(0, f"{quoted(name)} cannot be read: {error.strerror}.")
                 continue
             if place is not None:
-                yield SourceRow(0, {exchange.NAMES[0]: place, "label": label})
+                yield SourceRow(0, {"file_name": place, "label": label})
             else:
                 missing = f"no image of this project has the content of {quoted(name)}"
                 yield Fault(0, f"{missing}; add the image first.")
@@ -249,7 +249,7 @@ def _match(
     """Return rows with the ids of their images, and how many rows have no class."""
     known = {item.path: item.id for item in items.values()}
     images = exchange.ImageFinder(known, None)
-    cells = (entry.row.get(exchange.NAMES[0]) for entry in rows)
+    cells = (entry.row.get("file_name") for entry in rows)
     names = ["" if cell is None else str(cell) for cell in cells]
     root = shared_root(names, known)
     if root:
@@ -262,7 +262,7 @@ def _match(
             if word is None or word.casefold() in exchange.STATUS_WORDS:
                 num_blank += 1
                 continue
-            matched.append((entry, images.find({exchange.NAMES[0]: name})))
+            matched.append((entry, images.find({"file_name": name})))
         except FaultyRowError as error:
             faults.append(entry.fault(error))
     return matched, num_blank

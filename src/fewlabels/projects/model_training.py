@@ -26,7 +26,6 @@ from fewlabels.models.model_folder import load_model, save_model
 from fewlabels.names import identity
 from fewlabels.pool import UNKNOWN, Pool
 from fewlabels.projects import folder as folders
-from fewlabels.projects.folder import ModelRecord
 from fewlabels.projects.settings import assumed_shares, with_shares
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.training_plan import duration, expected_seconds
@@ -48,7 +47,7 @@ _MOST_GUESSES = 2**32
 class Trained:
     """A model, and whether it was trained now."""
 
-    record: ModelRecord
+    record: folders.ModelRecord
     is_new: bool
     """False: nothing that decides a training has changed since."""
 
@@ -99,7 +98,7 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
     with project.alone(_MODELS_LOCK, "writing a model", timeout=-1):
         number = len(project.records())
         folder = project.models_folder / folders.folder_name(number)
-        record = ModelRecord(
+        record = folders.ModelRecord(
             number=number,
             created=datetime.now(UTC),
             seconds=time.monotonic() - started,
@@ -149,7 +148,9 @@ def _change(
     return None
 
 
-def load_classifier(project: "Project", record: ModelRecord, pool: Pool) -> Classifier:
+def load_classifier(
+    project: "Project", record: folders.ModelRecord, pool: Pool
+) -> Classifier:
     """Return a trained model, with the stored features of the pool."""
     options = project.settings.trainer.options
     name, own = options.get("encoder"), None
@@ -184,8 +185,7 @@ def other_trainer(project: "Project", name: str | Choice) -> Choice:
 
 def expectation(project: "Project", trainer: str | Choice | None) -> str:
     """Return how long the next training takes; see :meth:`Project.expectation`."""
-    other = None if trainer is None else other_trainer(project, trainer)
-    chosen = project.chosen_trainer() if other is None else other
+    chosen = other_trainer(project, trainer) if trainer else project.chosen_trainer()
     snapshot, records = project.snapshot(), project.records()
     pool = snapshot.pool(project.images(snapshot))
     if sum(count > 0 for count in pool.class_counts) < folders.NUM_TO_TELL_APART:
@@ -194,7 +194,7 @@ def expectation(project: "Project", trainer: str | Choice | None) -> str:
     if records and records[-1].settings == _digest(pool, snapshot, fitted):
         return ""
     seconds = expected_seconds(chosen, pool, FeatureCache.of_this_user())
-    reason = f"{project.settings.reason} " if other is None else ""
+    reason = "" if trainer else f"{project.settings.reason} "
     expected = "not known" if seconds is None else duration(seconds)
     return f"{reason}Expected: {expected}."
 

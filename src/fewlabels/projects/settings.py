@@ -8,10 +8,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from fewlabels import errors, files, training
-from fewlabels.experiments.settings import Choice, validated
+from fewlabels.experiments.settings import Choice, FrozenModel, validated
 from fewlabels.models.encoders import LARGEST_SIDE, Quality
 from fewlabels.names import DEFAULT_STRATEGY
 
@@ -32,12 +32,8 @@ Shares = Literal["unknown", "even"] | tuple[float, ...]
 UNKNOWN_SHARES: Shares = "unknown"
 
 
-class _Common(BaseModel):
+class _Common(FrozenModel):
     """Fields of a new project that are kept in its settings."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True
-    )
 
     budget: int = Field(ge=1)
     """Total number of labels."""

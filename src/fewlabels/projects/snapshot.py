@@ -10,6 +10,7 @@ from operator import attrgetter
 from statistics import median
 from typing import TYPE_CHECKING, Self
 
+from fewlabels.projects.folder import NUM_TO_TELL_APART
 from fewlabels.projects.store import Item, Kind, RoundItem, Store, StoredRound, records
 from fewlabels.projects.store.records import LABELS, Verdict, num_answers
 
@@ -131,6 +132,11 @@ class Snapshot:
         known, audit = self.known, self.audit
         return [None if i.id in audit else known.get(i.id) for i in self.items]
 
+    @property
+    def can_teach(self) -> bool:
+        """Whether the labels are of two classes, which a model can tell apart."""
+        return len(set(self.labels) - {None}) >= NUM_TO_TELL_APART
+
     @cached_property
     def learned_labels(self) -> Sequence[int | None]:
         """Label to train on of each image, if it has one: see limit_confirmed."""
@@ -165,13 +171,12 @@ class Snapshot:
         from fewlabels.pool import UNKNOWN, Pool
 
         labels = [UNKNOWN if label is None else label for label in self.learned_labels]
-        free = [index for index in self.candidates if self.labels[index] is None]
         return Pool(
             images=images,
             ids=tuple(item.id for item in self.items),
             labels=torch.tensor(labels, dtype=torch.int64),
             classes=self.classes,
-            candidates=torch.tensor(free, dtype=torch.int64),
+            candidates=torch.tensor(self.candidates, dtype=torch.int64),
             budget=budget,
         )
 

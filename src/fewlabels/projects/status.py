@@ -11,7 +11,7 @@ from fewlabels import training
 from fewlabels.errors import count
 from fewlabels.experiments import evaluation
 from fewlabels.experiments.evaluation.measurement import MOST_LABELED
-from fewlabels.projects.folder import NUM_TO_TELL_APART, ModelRecord
+from fewlabels.projects.folder import ModelRecord
 from fewlabels.projects.settings import assumed_shares
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.store import Agreement, Kind, agreement
@@ -154,7 +154,7 @@ def _next_step(snapshot: Snapshot, budget: int, latest: ModelRecord | None) -> N
     if snapshot.open:
         return NextStep.TELL
     is_learned = latest is not None and latest.labels == snapshot.labels_digest
-    if not is_learned and len(set(snapshot.labels) - {None}) >= NUM_TO_TELL_APART:
+    if not is_learned and snapshot.can_teach:
         return NextStep.TRAIN
     if snapshot.num_spent < budget and snapshot.candidates:
         return NextStep.ASK

@@ -292,10 +292,9 @@ class ImageTable:
         return [item for item in known if self.predicted[self.rows[item]] == number]
 
 
-def source_of(verdict: StoredEvent) -> str:
+def source_of(answer: StoredEvent) -> str:
     """Return where an answer comes from."""
-    is_unasked = verdict.round is None and verdict.strategy in records.UNASKED
-    return str(verdict.strategy) if is_unasked else "asked"
+    return "asked" if answer.is_asked else str(answer.strategy)
 
 
 class Browse:
@@ -394,9 +393,7 @@ class Browse:
             if item is None or item not in table.rows:
                 raise UsageError("There is no such image in this project any more.")
             (entry,) = table.entries([table.rows[item]], who)
-            names: dict[int | None, str] = {
-                known.number: known.name for known in table.classes
-            }
+            names: dict[int | None, str] = {e.number: e.name for e in table.classes}
         events = list(session.project.store.events(item=item))
         has_answered = any(stored.annotator == who for stored in events)
         if entry["answer"] == "undecided" and not has_answered:

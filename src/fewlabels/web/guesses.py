@@ -365,7 +365,7 @@ def _guess(project: Project) -> Guess:
         rows = torch.cat(list(probabilities(classifier, pool.images)))
         shares[:, : rows.shape[1]] = rows  # a class that is younger has no share
         by = model.name
-    elif near and len(set(snapshot.labels) - {None}) >= NUM_TO_TELL_APART:
+    elif near and snapshot.can_teach:
         shares = _shares(near, pool, np.arange(len(pool)))
         by = "labels nearby"
     guess = Guess(snapshot, pool, near, shares, by)

@@ -2,20 +2,17 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from fewlabels.experiments.settings import FrozenModel
 
 Facts = dict[str, Any]
 """What is sent to the page, as JSON can hold it."""
 Name = Annotated[str, Field(pattern=r"^[0-9a-f]{24}$")]
 """An item, as the page knows it."""
-Uuid = Annotated[
-    str,
-    Field(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"),
-]
+Uuid = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 ClassName = Annotated[str, Field(max_length=200)]
 Person = Annotated[str, Field(min_length=1, max_length=80)]
-Letter = Annotated[str, Field(pattern=r"^[a-z]$")]
-"""A key that labels, typed without Shift."""
 Order = Literal["typical", "doubt", "mistakes", "likely", "surest"]
 """Which images of a class come first."""
 Verb = Literal[
@@ -43,9 +40,7 @@ Region = Annotated[
 of it."""
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Message(FrozenModel):
     tab: Uuid
     """Which tab of which browser; leases belong to it."""
     annotator: Person | None = None
@@ -66,7 +61,7 @@ class Review(_Message):
     other: ClassName | None = None
     """With the order "mistakes": the class that it may be instead."""
     like: Name | None = None
-    region: Region = []
+    region: Region = Field(default=[])
     count: int = Field(default=60, ge=1, le=MOST_TILES)
     without: list[Name] = Field(default=[], max_length=MOST_PASSED)
 
@@ -77,12 +72,11 @@ class Budget(_Message):
     budget: int = Field(ge=1, le=MOST_BUDGET)
 
 
-class ClassLook(BaseModel):
+class ClassLook(FrozenModel):
     """How the page shows a class."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    letter: Letter | Literal[""] = ""
+    letter: Annotated[str, Field(pattern=r"^[a-z]?$")] = ""
+    """A key that labels, typed without Shift; empty: none of its own."""
     color: Annotated[str, Field(pattern=r"^(#[0-9a-f]{6})?$")] = ""
     """Empty: one that the page chooses."""
     description: Annotated[str, Field(max_length=500)] = ""
@@ -170,7 +164,7 @@ class Filter(_Message):
     person and times."""
     text: str = Field(default="", max_length=200)
     """Part of the name of the file."""
-    region: Region = []
+    region: Region = Field(default=[])
     order: Literal["name", "newest", "doubt"] = "name"
     offset: int = Field(default=0, ge=0, le=100_000_000)
     count: int = Field(default=100, ge=0, le=MOST_REVISED)

@@ -40,17 +40,15 @@ class ImageNames:
 
     def item(self, name: str) -> str | None:
         """Return the id of an item by its name on the page; None: there is none."""
-        entry = self._entry(name)
-        return None if entry is None else entry[0]
+        return self._entry(name)[0]
 
     def items(self, names: Iterable[str]) -> list[str]:
         """Return the ids of items that are there, by their names on the page."""
-        return [entry[0] for entry in map(self._entry, names) if entry is not None]
+        return [item for item, _ in map(self._entry, names) if item is not None]
 
     def file(self, name: str) -> ImageFile | None:
         """Return the file of an item by its name on the page."""
-        entry = self._entry(name)
-        return None if entry is None else entry[1]
+        return self._entry(name)[1]
 
     def know(self, items: Sequence[str]) -> None:
         """Look up a few images by their ids; there may be a great many others."""
@@ -58,11 +56,11 @@ class ImageNames:
         if unknown:
             self._read(unknown)
 
-    def _entry(self, name: str) -> tuple[str, ImageFile] | None:
+    def _entry(self, name: str) -> tuple[str, ImageFile] | tuple[None, None]:
         if name not in self._files and time.monotonic() - self._read_at > _PAUSE:
             self._read(None)  # indexed since
             self._read_at = time.monotonic()
-        return self._files.get(name)
+        return self._files.get(name, (None, None))
 
     def _read(self, ids: Sequence[str] | None) -> None:
         folder = self.project.images_folder

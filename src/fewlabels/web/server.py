@@ -17,6 +17,8 @@ from zlib import crc32
 
 import h11
 import uvicorn
+from fastapi import FastAPI
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fewlabels.errors import UsageError
@@ -184,7 +186,7 @@ def serve(
         keys = Keys.of(folder, token)
         listener = stack.enter_context(listening(host, port, folder))
         background = Background(folder, allow_code=allow_code, creation=creation)
-        guard = guarded(project, keys, host, background)
+        guard = guarded(page_app(project, background), keys, host)
         server = uvicorn.Server(uvicorn.Config(guard, **LIMITS))
         app: Any = guard.app
         app.state.broadcaster.is_stopping = lambda: server.should_exit
@@ -217,26 +219,33 @@ def serve(
             raise error_of(failures[0])
 
 
-def guarded(
-    project: Project | None, keys: Keys, host: str, background: Background
-) -> Guard:
-    """Return the application of a project with a guard in front of it."""
+def page_app(project: Project | None, background: Background) -> FastAPI:
+    """Return the application of a project, whose parts tell each other of changes."""
     session = Session(project)
     broadcaster = StateBroadcaster(
         lambda: session.state() | {"jobs": background.status()}, background.consider
     )
     background.on_change = broadcaster.notify
     session.on_shortage = background.want_images
-    names, is_open = served_names(host)
-    app = make_app(session, background, broadcaster)
-    return Guard(app, keys, names, any_address=is_open)
+    return make_app(session, background, broadcaster)
 
 
-def served_names(host: str) -> tuple[frozenset[str], bool]:
-    """Return the names of a server at an address, and whether any number is one."""
+def guarded(app: ASGIApp, keys: Keys, host: str, **bounds: Any) -> Guard:
+    """Return an application with a guard in front of it.
+
+    Args:
+        app: The application.
+        keys: What lets people in.
+        host: The address that it listens at; only requests to this name are let in.
+        **bounds: Further fields of the :class:`Guard`.
+
+    Returns:
+        The guard.
+    """
     is_open = host in _EVERYWHERE
     names = {host.lower()} | ({socket.gethostname().lower()} if is_open else set())
-    return frozenset(names - _EVERYWHERE), is_open
+    served = frozenset(names - _EVERYWHERE)
+    return Guard(app, keys, served, any_address=is_open, **bounds)
 
 
 @contextmanager

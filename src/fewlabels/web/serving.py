@@ -22,8 +22,8 @@ from starlette.routing import Route
 
 from fewlabels.data.decode import decode_once
 from fewlabels.errors import DataError, UsageError
-from fewlabels.web.guard import Guard, Keys
-from fewlabels.web.server import LIMITS, check_reach, listening, run, served_names
+from fewlabels.web.guard import Keys
+from fewlabels.web.server import LIMITS, check_reach, guarded, listening, run
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -159,15 +159,8 @@ def serve_model(
     check_reach(host, token)
     keys = Keys.of(None, token)
     app = model_app(load_model(folder))
-    names, any_address = served_names(host)
-    guard = Guard(
-        app,
-        keys,
-        names,
-        any_address=any_address,
-        most_program_bytes=MOST_IMAGE_BYTES,
-        has_page=False,
-    )
+    bounds = {"most_program_bytes": MOST_IMAGE_BYTES, "has_page": False}
+    guard = guarded(app, keys, host, **bounds)
     with listening(host, port, folder) as listener:
         shown = f"[{host}]" if ":" in host else host
         on_ready(f"http://{shown}:{listener.getsockname()[1]}/predict", keys.token)

@@ -92,8 +92,9 @@ class Session:
 
     def lease(self, turn: messages.Turn) -> Facts:
         """Lease the next images of the round to a tab."""
-        who: Facts = {"annotator": turn.annotator, "token": turn.tab}
-        leased = self.project.lease(turn.count, **who)
+        leased = self.project.lease(
+            turn.count, annotator=turn.annotator, token=turn.tab
+        )
         shown = self.shown(list(leased.items))
         with self.counted() as tally:
             last = len(tally.rounds) - 1
@@ -149,8 +150,17 @@ class Session:
 
     def show_classes(self, given: messages.ClassLooks) -> Facts:
         """Store the order, letters, colors and descriptions of classes."""
-        store_looks(self.project, given.classes)
-        return {"num_classes": len(given.classes)}
+        wanted = given.classes
+        number_of = {entry.name: entry.number for entry in self.project.store.classes()}
+        for look in wanted:
+            if look.name not in number_of:
+                raise UnknownNameError("class", look.name, number_of)
+        check_distinct("class", [look.name for look in wanted])
+        check_distinct("letter", [look.letter for look in wanted if look.letter])
+        numbered: dict[int, ClassLook] = {number_of[look.name]: look for look in wanted}
+        content = _LOOKS.dump_json(numbered, indent=1).decode()
+        replace_text(self.project.folder / CLASSES_FILE, content + "\n")
+        return {"num_classes": len(wanted)}
 
     def change_class(self, change: messages.ClassChange) -> Facts:
         """Rename, merge, delete or restore a class; return how many labels changed."""
@@ -302,7 +312,6 @@ class Session:
         kinds = Counter((verdict.annotator, verdict.kind) for verdict in given)
         votes = consensus(labels, self.project.settings.overlap)
         apart = sorted(vote.item for vote in votes if vote.is_disputed)
-        shown = apart[:MOST_DISPUTED]
         times: dict[str, list[float]] = {name: [] for name in people}
         for stored in self.project.store.events(kinds={Kind.LABEL}):
             if stored.annotator in times and "lead_time" in stored.payload:
@@ -338,7 +347,7 @@ class Session:
             ],
             "num_apart": len(apart),
             "apart": self.tiles(
-                [{"item": item, "answers": answers(item)} for item in shown]
+                [{"item": i, "answers": answers(i)} for i in apart[:MOST_DISPUTED]]
             ),
         }
 
@@ -388,19 +397,6 @@ def looks_of(folder: Path) -> dict[int, ClassLook]:
         content = read_regular(folder / CLASSES_FILE, _MOST_LOOK_BYTES)
         return _LOOKS.validate_json(content)
     return {}
-
-
-def store_looks(project: Project, wanted: Sequence[messages.NamedLook]) -> None:
-    """Keep how classes are shown, by their names, in this order."""
-    number_of = {entry.name: entry.number for entry in project.store.classes()}
-    for look in wanted:
-        if look.name not in number_of:
-            raise UnknownNameError("class", look.name, number_of)
-    check_distinct("class", [look.name for look in wanted])
-    check_distinct("letter", [look.letter for look in wanted if look.letter])
-    numbered: dict[int, ClassLook] = {number_of[look.name]: look for look in wanted}
-    content = _LOOKS.dump_json(numbered, indent=1).decode()
-    replace_text(project.folder / CLASSES_FILE, content + "\n")
 
 
 def reason_of(asked: StoredRound) -> str:

@@ -16,7 +16,6 @@ from fewlabels.jobs import startable
 from fewlabels.models.encoders import stronger
 from fewlabels.names import AllowCode, check_code
 from fewlabels.projects import Project
-from fewlabels.projects.folder import NUM_TO_TELL_APART
 from fewlabels.projects.settings import UNKNOWN_SHARES, assumed_shares
 from fewlabels.web.messages import Facts
 
@@ -130,9 +129,8 @@ def learn_quickly(project: Project) -> str | None:
     from fewlabels.projects.model_training import is_up_to_date
 
     snapshot = project.snapshot()
-    can_learn = len(set(snapshot.labels) - {None}) >= NUM_TO_TELL_APART
     is_slow = project.trainer().num_steps is not None
-    if is_slow or not can_learn or is_up_to_date(project, snapshot):
+    if is_slow or not snapshot.can_teach or is_up_to_date(project, snapshot):
         return None
     return project.train(scan=False).record.name
 

@@ -377,20 +377,25 @@ def chunked(entries: Iterable[Entry], size: int = 400) -> Iterator[list[Entry]]:
         yield some
 
 
-def restricted(
-    query: sa.Select[Any], column: sa.ColumnElement[Any], entries: Iterable[Any] | None
-) -> list[sa.Select[Any]]:
-    """Return queries for the rows with some entries in a column; None: for all rows."""
-    if entries is None:
-        return [query]
-    return [query.where(column.in_(some)) for some in chunked(entries)]
-
-
 def streamed(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
     """Yield the rows of a query, with a thousand in memory at a time."""
     options = {"yield_per": ROWS_AT_ONCE}
     with connection.execute(query, execution_options=options) as rows:
         yield from rows  # closed also if the reader stops halfway
+
+
+def rows_with(
+    connection: sa.Connection,
+    query: sa.Select[Any],
+    column: sa.ColumnElement[Any],
+    entries: Iterable[Any] | None,
+) -> Iterator[sa.Row[Any]]:
+    """Yield the rows of a query with some entries in a column; None: all rows."""
+    if entries is None:
+        yield from streamed(connection, query)
+        return
+    for some in chunked(entries):
+        yield from streamed(connection, query.where(column.in_(some)))
 
 
 def analyze(connection: sa.Connection, table: sa.Table) -> None:

@@ -137,6 +137,11 @@ class StoredEvent(Event):
     def __post_init__(self) -> None:
         """Check nothing: that was done before it was stored."""
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody was asked about this item alone."""
+        return self.round is not None or self.strategy not in UNASKED
+
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict(StoredEvent):
@@ -153,11 +158,6 @@ class Verdict(StoredEvent):
     def is_imported(self) -> bool:
         """Whether it existed before and was read from a file or a folder."""
         return self.strategy == IMPORTED and self.round is None
-
-    @property
-    def is_asked(self) -> bool:
-        """Whether somebody was asked about this item alone."""
-        return self.round is not None or self.strategy not in UNASKED
 
     @property
     def asking(self) -> "Asking":

@@ -27,7 +27,7 @@ import sqlalchemy as sa
 from fewlabels.errors import ReplayError, StoreError, UsageError, check_range
 from fewlabels.files import replace_file
 from fewlabels.projects.store import database, records, schema
-from fewlabels.projects.store.database import Database, restricted, streamed
+from fewlabels.projects.store.database import Database, rows_with, streamed
 from fewlabels.projects.store.records import LABELS, Event, Kind, StoredEvent, Verdict
 from fewlabels.projects.store.schema import (
     CLASSES,
@@ -259,11 +259,10 @@ class Store(Database):
         if item is not None:
             query = query.where(EVENTS.c.item == item)
         with self.read_connection() as connection:
-            for part in restricted(query, EVENTS.c.uuid, uuids):
-                for row in streamed(connection, part):
-                    columns = {name: getattr(row, name) for name in _STORED}
-                    columns |= {"kind": Kind(row.kind), "target": row.target_uuid}
-                    yield StoredEvent(**columns)
+            for row in rows_with(connection, query, EVENTS.c.uuid, uuids):
+                columns = {name: getattr(row, name) for name in _STORED}
+                columns |= {"kind": Kind(row.kind), "target": row.target_uuid}
+                yield StoredEvent(**columns)
 
     def event(self, uuid: str | None) -> StoredEvent | None:
         """Return the event with this UUID; None if there is none."""
@@ -404,11 +403,10 @@ class Store(Database):
         query = sa.select(ITEMS).where(ITEMS.c.state == schema.PRESENT)
         query = query.order_by(ITEMS.c.path, ITEMS.c.id)
         with self.read_connection() as connection:
-            for part in restricted(query, ITEMS.c.id, ids):
-                for row in streamed(connection, part):
-                    columns = dict(row._mapping)
-                    del columns["state"]
-                    yield records.Item(group=columns.pop("duplicates"), **columns)
+            for row in rows_with(connection, query, ITEMS.c.id, ids):
+                columns = dict(row._mapping)
+                del columns["state"]
+                yield records.Item(group=columns.pop("duplicates"), **columns)
 
     def paths(self) -> list[tuple[str, str]]:
         """Return id and path of all items whose file is there, by path."""
@@ -460,10 +458,9 @@ class Store(Database):
         columns = ROUND_ITEMS.c.item, ROUNDS.c.step, ROUNDS.c.strategy, ROUNDS.c.model
         query = sa.select(*columns).join_from(ROUND_ITEMS, ROUNDS)
         query = query.order_by(ROUNDS.c.step)
-        parts = restricted(query, ROUND_ITEMS.c.item, items)
         with self.read_connection() as connection:
-            rows = (row for part in parts for row in connection.execute(part))
-            return {item: records.Asking(*asking) for item, *asking in rows}
+            rows = rows_with(connection, query, ROUND_ITEMS.c.item, items)
+            return {r.item: records.Asking(r.step, r.strategy, r.model) for r in rows}
 
     # ------------------------------------------------------------------- leases
 
@@ -571,9 +568,8 @@ class Store(Database):
         held: dict[str, list[str]] = defaultdict(list)
         with self.read_connection() as connection:
             query = sa.select(LEASES).where(LEASES.c.expires > self.now(connection))
-            for part in restricted(query, LEASES.c.item, items):
-                for row in connection.execute(part):
-                    held[row.item].append(row.annotator)
+            for row in rows_with(connection, query, LEASES.c.item, items):
+                held[row.item].append(row.annotator)
         return held
 
     def release(self, token: str) -> int:
