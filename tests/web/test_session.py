@@ -208,7 +208,7 @@ def test_all_views_count_the_same_labels(project, browser):
     assert {one["name"]: one["labels"] for one in told["classes"]} == on_page
     assert [one["measuring"] for one in told["classes"]] == [0, 1]
     assert not any("No labels yet" in note for note in told["notes"])
-    assert "no model learns them yet: odd" in " ".join(told["notes"])
+    assert "all their labels are random checks: odd" in " ".join(told["notes"])
     status = project.status()
     assert (status.num_skipped, status.num_unsure) == (1, 1)
 

@@ -91,7 +91,7 @@ def start(
     def ready(address: str, launch: Callable[[], Path]) -> None:
         # Even if quiet: without the address there is no way in.
         terminal.out.print(f"Label at {address}", soft_wrap=True)
-        terminal.say("Stop with Ctrl-C; the same command goes on.")
+        terminal.say("Stop with Ctrl-C; the same command continues.")
         has_screen = sys.platform in {"darwin", "win32"} or bool(
             os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
         )

@@ -243,7 +243,7 @@ def _label_notes(snapshot: Snapshot, counts: Sequence[int], noun: str) -> Iterat
         yield f"No labels yet for: {', '.join(unlabeled)}."
     if unlearned and any(counts):
         names = ", ".join(unlearned)
-        yield f"All their labels measure, so no model learns them yet: {names}."
+        yield f"Not learned yet, as all their labels are random checks: {names}."
 
 
 def _share_notes(project: "Project", snapshot: Snapshot) -> Iterator[str]:

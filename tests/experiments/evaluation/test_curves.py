@@ -107,10 +107,14 @@ def test_fewer_changes_are_a_smaller_gain_and_at_last_little():
 @pytest.mark.parametrize(
     ("changes", "more", "reason"),
     [
-        ([], 20, "it takes two models of one training"),
+        ([], 20, "it takes two models of one kind"),
         ([Change(0, 20, 0.9)], 20, "it takes two models"),  # untrained before
         ([Change(20, 20, 0.1)], 20, "it takes two models"),
-        ([Change(10, 20, 0.3)], 21, "21 more labels would exceed 2 times the current"),
+        (
+            [Change(10, 20, 0.3)],
+            21,
+            "21 more labels are too many to look ahead from 20.",
+        ),
     ],
 )
 def test_it_refuses_to_guess_and_says_why(changes, more, reason):
@@ -138,7 +142,7 @@ def test_as_many_checks_as_are_advised_confirm_the_accuracy(num_right):
 def test_advice_says_what_is_known():
     measured, little = lasting_interval(54, 60), Change(180, 200, 0.02)
     gain, more = expected_gain([little], 20), expected_gain([Change(20, 40, 0.4)], 20)
-    checks = " About 120 more random checks would confirm 80 %."
+    checks = " About 120 more random checks would confirm at least 80 %."
     stop = "You may stop labeling (under 0.3 points for 20 labels)"
     assert stopping_advice(gain, measured) == f"{stop}: {gain}{checks}"
     assert stopping_advice(more, measured) == f"Go on labeling: {more}{checks}"

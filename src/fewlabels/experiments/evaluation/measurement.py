@@ -462,14 +462,13 @@ def expected_gain(changes: Sequence[Change], num_more: int) -> Gain:
     used = used[-LATEST:]
     if not used:
         reason = (
-            "it takes two models of one training, the second with more labels, to see "
-            "how many predictions still change."
+            "it takes two models of one kind, the second trained on more labels, to "
+            "see how many predictions still change."
         )
         return Gain(num_more=more, gain=None, reason=reason)
     now = used[-1].num_labeled
     if more > (FURTHEST - 1) * now:
-        reach = f"{FURTHEST:g} times the current {now}"
-        reason = f"{more} more labels would exceed {reach}; ask for fewer."
+        reason = f"{more} more labels are too many to look ahead from {now}."
         return Gain(num_more=more, gain=None, reason=reason)
     rate = fmean(each.share / log(each.num_labeled / each.num_before) for each in used)
     expected = min(1.0, rate * log1p(more / now))
@@ -510,8 +509,8 @@ def stopping_advice(gain: Gain | None, audited: AuditedAccuracy | None) -> str:
 
     Example:
         >>> gain = expected_gain([Change(180, 200, 0.02)], 20)
-        >>> print(stopping_advice(gain, lasting_interval(54, 60))[-48:])
-        About 120 more random checks would confirm 80 %.
+        >>> print(stopping_advice(gain, lasting_interval(54, 60))[-57:])
+        About 120 more random checks would confirm at least 80 %.
 
     Args:
         gain: What more labels are expected to bring; None: not known.
@@ -527,7 +526,7 @@ def stopping_advice(gain: Gain | None, audited: AuditedAccuracy | None) -> str:
         sentences.append(f"{'' if gain.gain is None else words}{gain}")
     if audited is not None and (confirmed := checks_to_confirm(audited)):
         number, share = confirmed
-        checks = f"About {number} more random checks would confirm"
+        checks = f"About {number} more random checks would confirm at least"
         sentences.append(f"{checks} {100 * share:.0f} %.")
     return " ".join(sentences)
 

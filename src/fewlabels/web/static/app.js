@@ -3,7 +3,7 @@
 import { get, listen, post } from "./api.js";
 import { BrowseView } from "./browse.js";
 import { ClassesView } from "./classes.js";
-import { ask, button, byId, fill, h, isAsking, kbd, speak, toast } from "./dom.js";
+import { ask, button, byId, fill, h, isAsking, kbd, note, speak, toast } from "./dom.js";
 import { Imports } from "./imports.js";
 import { LabelView } from "./label.js";
 import { Outbox } from "./outbox.js";
@@ -33,6 +33,9 @@ const JOBS = {
 };
 const CAN_STOP = ["features", "training", "final"];
 
+/** What starts a job once more that has failed. */
+const AGAIN = { training: "train", export: "export", estimate: "estimate", final: "final" };
+
 class Page {
   constructor(project) {
     this.project = project;
@@ -48,6 +51,7 @@ class Page {
       (action, error) => this.refuse(action, error),
     );
     this.statusBefore = {};
+    this.closed = {}; // errors of jobs that were read and closed
     this.started = new Set(); // jobs that this tab started: only it shows what came of them
   }
 
@@ -98,6 +102,7 @@ class Page {
     } else {
       this.state = state;
     }
+    document.body.classList.remove("opening");
     this.drawMeters();
     this.drawSaved();
     for (const view of Object.values(this.views)) view.update?.(this.state);
@@ -199,9 +204,14 @@ class Page {
         const bar = job.total ? h("progress", { max: job.total, value: job.done, "aria-label": title }) : null;
         const stop = CAN_STOP.includes(name) ? action("Stop", `cancel/${name}`) : null;
         rows.push(h("span", { class: "job" }, progressOf(job, `${title} …`), bar, stop));
-      } else if (job.status === "failed" && name !== "round") {
-        rows.push(h("span", { class: "job bad" }, `${title}: ${job.error}`));
+      } else if (job.status === "failed" && name !== "round" && this.closed[name] !== job.error) {
+        const close = button("Close", () => {
+          this.closed[name] = job.error;
+          this.drawJobs(jobs);
+        }, { class: "", "aria-label": `Close the message: ${title}` });
+        rows.push(h("span", { class: "job bad" }, `${title}: ${job.error}`, AGAIN[name] ? action("Try again", AGAIN[name]) : null, name === "features" ? null : close));
       }
+      if (job.status === "running") delete this.closed[name];
       if (name === "features" && (job.status === "failed" || job.status === "canceled")) {
         rows.push(h("span", { class: "job" }, "Without it the model cannot predict, or choose images.", action("Go on", "features")));
       }
@@ -231,7 +241,7 @@ class Page {
   }
 
   async rename() {
-    const name = await ask("Who labels?", h("p", { class: "quiet" }, "Answers are kept by name, so that several people can work on one project."), { use: "Use this name" }, this.annotator ?? "");
+    const name = await ask("Who labels?", note("Answers are kept by name, so that several people can work on one project."), { use: "Use this name" }, this.annotator ?? "");
     if (!name) return;
     await post("/api/leave", this.signature).catch(() => {});
     this.annotator = name;
@@ -288,9 +298,10 @@ function drawCreation(job) {
 /** Wait for the project, which may be created only now; null: that failed. */
 async function waitForProject() {
   for (;;) {
-    const project = await get("/api/project").catch(() => null);
-    if (project) return project;
     const jobs = await get("/api/jobs").catch(() => null);
+    const isThere = jobs && !["running", "failed"].includes(jobs.creation.status);
+    const project = isThere ? await get("/api/project").catch(() => null) : null;
+    if (project) return project;
     drawCreation(jobs?.creation);
     if (jobs?.creation.status === "failed") return null;
     await new Promise((resolve) => setTimeout(resolve, 500));

@@ -2,7 +2,7 @@
 
 import { post } from "./api.js";
 import { colorOf } from "./colors.js";
-import { button, byId, fill, h, hints, kbd, note, option, speak, toast, wait } from "./dom.js";
+import { button, byId, fill, h, hints, isTouch, kbd, note, option, speak, toast, wait } from "./dom.js";
 import { classOfKey } from "./keys.js";
 import { PointMap } from "./map.js";
 import { picture, thumbnail } from "./pictures.js";
@@ -47,7 +47,7 @@ export class BrowseView {
     this.dialog = h("dialog", { class: "browse-one", "aria-label": "One image", onclose: () => this.#close() }, this.facts);
     this.map = new PointMap({ onRegion: (region) => this.#enclose(region), onPoint: (place) => this.#openPoint(place) });
     this.map.box.hidden = true;
-    this.tools = h("div", { class: "browse-actions", role: "group", "aria-label": "Map" });
+    this.tools = h("div", { class: "browse-actions browse-tools", role: "group", "aria-label": "Map" });
     this.head.append(this.count, this.actions, this.tools);
     fill(byId("view-browse"), this.form, this.head, this.empty, this.grid, this.map.box, this.dialog);
     this.#drawTools();
@@ -257,7 +257,7 @@ export class BrowseView {
     const entries = this.page.state.classes;
     const colored = answer.classes.map((name, place) => [name, colorOf(entries.find((entry) => entry.number === place) ?? { number: place })]);
     this.map.show({ ...answer, classes: colored });
-    fill(this.count, h("b", {}, images(answer.total)), " Images that the model finds alike are near each other. Click a point to see its image.");
+    fill(this.count, h("b", {}, images(answer.total)), ` Images that the model finds alike are near each other. ${isTouch() ? "Tap" : "Click"} a point to see its image.`);
     this.map.box.dataset.turn = turn;
   }
 
@@ -284,6 +284,7 @@ export class BrowseView {
     this.blocks = new Map();
     this.map.box.hidden = !this.isMap;
     this.grid.hidden = this.actions.hidden = this.isMap;
+    this.head.classList.toggle("selecting", this.selected.size > 0 && !this.isMap);
     this.#drawTools();
     if (this.isMap) return this.#loadMap();
     const wanted = this.#visibleBlocks();
@@ -676,16 +677,17 @@ export class BrowseView {
       this.isSelecting = !this.isSelecting;
       this.#drawActions();
     }, { "aria-pressed": String(!!this.isSelecting), class: "button touch-only" });
-    const all = button(this.total > MOST_SELECTED ? `Select the first ${number(MOST_SELECTED)}` : `Select all ${number(this.total)}`, () => this.select(0, this.total), { disabled: !this.total });
+    const all = button(this.total > MOST_SELECTED ? h("span", {}, "Select ", h("span", { class: "wide-only" }, "the first "), number(MOST_SELECTED)) : h("span", {}, "Select all", h("span", { class: "wide-only" }, ` ${number(this.total)}`)), () => this.select(0, this.total), { disabled: !this.total });
     const some = [h("b", {}, `${number(count)} selected`), choose, button("Remove label", () => this.change("unlabel"), { title: "They are unlabeled again" }), button("Exclude", () => this.change("skip"), { title: "Not worth a label: nobody is asked about them, and nothing is learned from them" }), button("Select none", () => this.selectNone())];
-    const keys = hints(["Space", "select"], ["Enter", "open"], ["1 … 0", "label"], ["/", "find"]);
+    const keys = hints(["Space", "select"], ["Enter", "or double click: open"], ["1 … 0", "label"], ["/", "find"]);
+    this.head.classList.toggle("selecting", count > 0 && !this.isMap);
     fill(this.actions, count ? some : keys, all, touch);
   }
 }
 
 /** What the line below an image says, and how it looks. */
 function captionOf(tile) {
-  if (tile.label !== null) return [tile.label, tile.predicted && tile.predicted !== tile.label ? "labeled differs" : "labeled"];
+  if (tile.label !== null) return tile.predicted && tile.predicted !== tile.label ? [`${tile.label} (${tile.predicted}?)`, "labeled differs"] : [tile.label, "labeled"];
   if (tile.answer === "skipped") return ["excluded", "other"];
   if (tile.answer !== "none") return [tile.answer, "other"];
   return tile.predicted ? [`${tile.predicted}? ${percent(tile.sure)}`, "guess"] : ["", ""];

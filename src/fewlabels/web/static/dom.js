@@ -31,16 +31,19 @@ export const kbd = (text) => h("kbd", {}, text);
 /** Which keys do what, in short. */
 export const hints = (...pairs) => h("span", { class: "keys quiet" }, pairs.flatMap(([key, text]) => [kbd(key), ` ${text} `]));
 
+/** Whether people most likely touch the screen. */
+export const isTouch = () => matchMedia("(pointer: coarse)").matches;
+
 export const option = (value, text, selected = false) => h("option", { value, selected }, text);
 
 /** A paragraph of small print. */
 export const note = (...content) => h("p", { class: "quiet wrap" }, ...content);
 
-/** A table: titles of columns, and rows of cells, which are text or elements. */
+/** A table: titles of columns, and rows of cells, which are text or elements; with roles, since a phone lays rows out anew. */
 export function table(titles, rows) {
-  const cell = (content) => (content instanceof Element && /^T[DH]$/.test(content.tagName) ? content : h("td", {}, content));
-  const head = h("tr", {}, titles.map((text) => h("th", { scope: "col" }, text)));
-  return h("table", { class: "balance" }, h("thead", {}, head), h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map(cell)))));
+  const cell = (content) => (content instanceof Element && /^T[DH]$/.test(content.tagName) ? content : h("td", { role: "cell" }, content));
+  const head = h("tr", { role: "row" }, titles.map((text) => h("th", { scope: "col", role: "columnheader" }, text)));
+  return h("table", { class: "balance", role: "table" }, h("thead", { role: "rowgroup" }, head), h("tbody", { role: "rowgroup" }, rows.map((cells) => h("tr", { role: "row" }, cells.map(cell)))));
 }
 
 /** Show a message for some seconds; `action` is the text and the function of a button. */

@@ -29,7 +29,7 @@ function summary(preview) {
 function choices(preview) {
   const offered = {};
   if (preview.num_new) offered.import = preview.num_faults ? `Import the ${plural(preview.num_new, "good label")}` : `Import ${plural(preview.num_new, "label")}`;
-  if (preview.unknown_classes.length) offered.add = `Also add ${preview.unknown_classes.length === 1 ? "1 class" : `${preview.unknown_classes.length} classes`}`;
+  if (preview.unknown_classes.length) offered.add = preview.unknown_classes.length === 1 ? `Also add the class ${preview.unknown_classes[0]}` : `Also add ${preview.unknown_classes.length} classes`;
   return offered;
 }
 

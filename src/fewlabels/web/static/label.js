@@ -242,7 +242,7 @@ export class LabelView {
   }
 
   async addClass() {
-    this.page.addClass(await ask("New class", h("p", { class: "quiet" }, "It gets the next key. Images labeled so far stay as they are."), { add: "Add" }, ""));
+    this.page.addClass(await ask("New class", note("It gets the next key. Images labeled so far stay as they are."), { add: "Add" }, ""));
   }
 
   help() {
@@ -412,9 +412,15 @@ export class LabelView {
   #listenToPointer() {
     const stage = byId("stage");
     let from = null; // where a drag began, and where the image was
+    const fingers = new Map(); // where they are
+    let spread = 0; // pixels between two
     const point = (event) => {
       const box = stage.getBoundingClientRect();
       return [event.clientX - box.left - box.width / 2, event.clientY - box.top - box.height / 2];
+    };
+    const release = (event) => {
+      fingers.delete(event.pointerId);
+      from = null; // a finger that is left moves nothing
     };
     stage.addEventListener("wheel", (event) => {
       event.preventDefault();
@@ -422,20 +428,30 @@ export class LabelView {
     }, { passive: false });
     stage.addEventListener("pointerdown", (event) => {
       if (event.target.closest("button") || !this.current) return;
-      from = { x: event.clientX, y: event.clientY, zoom: this.zoom, isDrag: false };
+      fingers.set(event.pointerId, point(event));
+      spread = 0;
+      from = { x: event.clientX, y: event.clientY, zoom: this.zoom, isDrag: fingers.size > 1 };
       stage.setPointerCapture(event.pointerId);
     });
     stage.addEventListener("pointermove", (event) => {
       if (!from) return;
+      fingers.set(event.pointerId, point(event));
+      if (fingers.size === 2) {
+        const [[left, top], [right, bottom]] = fingers.values();
+        const apart = Math.hypot(left - right, top - bottom);
+        if (spread && this.current) this.#zoomBy(apart / spread, [(left + right) / 2, (top + bottom) / 2]);
+        spread = apart;
+        return;
+      }
       const [x, y] = [event.clientX - from.x, event.clientY - from.y];
       from.isDrag ||= Math.hypot(x, y) > 4;
       if (from.isDrag && from.zoom.scale !== 1) this.#setZoom({ ...from.zoom, x: from.zoom.x + x, y: from.zoom.y + y });
     });
     stage.addEventListener("pointerup", (event) => {
       if (from && !from.isDrag) this.#toggleZoom(point(event));
-      from = null;
+      release(event);
     });
-    stage.addEventListener("pointercancel", () => (from = null));
+    stage.addEventListener("pointercancel", (event) => release(event));
   }
 
   // --------------------------------------------------------------------------- display

@@ -23,7 +23,7 @@ export class PointMap {
     this.canvas = h("canvas", { class: "map-canvas", tabindex: "0", role: "img", onpointerdown: (event) => this.#down(event), onpointermove: (event) => this.#move(event), onpointerup: (event) => this.#up(event), onpointercancel: (event) => this.pointers.delete(event.pointerId), onwheel: (event) => this.#wheel(event) });
     this.legend = h("ul", { class: "map-legend", "aria-label": "Colors" });
     this.box = h("div", { class: "browse-map" }, this.canvas, this.legend);
-    new ResizeObserver(() => this.#fit()).observe(this.box);
+    new ResizeObserver(() => this.#fit()).observe(this.canvas);
     this.reset();
   }
 

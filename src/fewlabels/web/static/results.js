@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { button, byId, fill, h, kbd, note, table, wait } from "./dom.js";
 import { doubtful, drawPeople } from "./people.js";
 import { thumbnail } from "./pictures.js";
-import { percent } from "./words.js";
+import { percent, plural } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -58,13 +58,13 @@ function range({ num_right: right, num_audited: of, low, high }, what) {
     s("rect", { x: width * low, y: 2, width: width * (high - low), height: 8, rx: 4, class: "span-band" }),
     s("circle", { cx: 4 + (width - 8) * (right / of), cy: 6, r: 4, class: "dot" }),
   );
-  return h("span", { class: "range-cell", title: text }, bar, h("span", {}, percent(right / of)), h("span", { class: "quiet" }, `${percent(low).replace(" %", "")}–${percent(high)}`));
+  return h("span", { class: "range-cell", title: text }, bar, h("span", { class: "share" }, percent(right / of)), h("span", { class: "quiet" }, `${percent(low).replace(" %", "")}–${percent(high)}`));
 }
 
 function balance(status, more) {
   const rows = status.classes.filter((entry) => entry.is_active).map((entry) => [
-    h("th", { scope: "row" }, entry.name),
-    entry.measuring ? `${entry.labels}, ${entry.measuring} to check` : entry.labels,
+    h("th", { scope: "row", role: "rowheader" }, entry.name),
+    [String(entry.labels), entry.measuring ? h("span", { class: "quiet" }, ` (${plural(entry.measuring, "check")})`) : ""],
     range(entry.recall, `labeled ${entry.name} are recognized`),
     range(entry.precision, `predicted as ${entry.name} are right`),
     entry.predicted ?? "",
@@ -177,7 +177,7 @@ export class ResultsView {
       ),
       card("Learning curve", note("The share of random checks (images drawn at random that no model learns from) that each model gets right. In 95 of 100 projects the true share stays within the band."), status.curve.length ? curve(status.curve) : noModel()),
       card("What is confused with what", note("Random checks by their label (rows) and what the latest model predicts (columns). A click shows images in Review that may be confused in the same way."), status.confusion.length ? confusion(status, showConfused) : noModel()),
-      wideCard("Classes", note("Recognized: the share of its images that the model finds (recall). Right when predicted: the share of its predictions that are right (precision). Both come from the random checks; in 95 of 100 cases the true share is in the range behind it. Predicted: images that the model puts in the class."), balance(status, (name) => review.show({ name, order: "likely", region: "" }))),
+      wideCard("Classes", note("In brackets: how many of the labels are random checks, which no model learns from. Recognized: the share of its images that the model finds (recall). Right when predicted: the share of its predictions that are right (precision). Both come from the random checks; in 95 of 100 cases the true share is in the range behind it. Predicted: images that the model puts in the class."), balance(status, (name) => review.show({ name, order: "likely", region: "" }))),
       wideCard("What the exported model learned from", learned(status, this.page.state), slips(status.repeats)),
       status.notes.length ? wideCard("To keep in mind", h("ul", {}, status.notes.map((text) => h("li", {}, text)))) : null,
       this.people,

@@ -2,7 +2,7 @@
 
 import { post } from "./api.js";
 import { colorOf, dot } from "./colors.js";
-import { button, byId, fill, h, hints, kbd, option, speak, toast, wait } from "./dom.js";
+import { button, byId, fill, h, hints, isTouch, kbd, option, speak, toast, wait } from "./dom.js";
 import { classOfKey } from "./keys.js";
 import { address, thumbnail } from "./pictures.js";
 import { featuresStatus, number, percent, plural } from "./words.js";
@@ -19,6 +19,11 @@ const MODES = {
 };
 const SIZES = [64, 240, 104]; // pixels of a tile: least, most, at first
 
+/** Scroll a row of buttons, where it is too long, to the one that is pressed. */
+function showPressed(row) {
+  row.querySelector("[aria-pressed=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+}
+
 export class ReviewView {
   constructor(page) {
     this.page = page;
@@ -34,6 +39,8 @@ export class ReviewView {
     this.out = new Set(); // left out or, of images that may be of a class, not chosen
     this.given = new Map(); // classes that tiles were given in place
     this.passed = new Set(); // left out before
+    this.unchosen = new Set(); // of this grid: left out at first, by nobody
+    this.seen = new Set(); // unchosen before, while the same is looked for
     this.at = 0; // the tile that the keys move
     this.history = [];
     this.tabs = h("div", { class: "review-tabs", role: "group", "aria-label": "Classes" });
@@ -53,6 +60,11 @@ export class ReviewView {
   /** Whether tiles are chosen one by one, since most of them are not of the class. */
   get isFinding() {
     return this.order === "likely" && !this.like;
+  }
+
+  /** Whether tiles are chosen rather than left out. */
+  get isChoosing() {
+    return this.isFinding || !!this.like;
   }
 
   /** The address of what is shown: `/cat?order=doubt`. */
@@ -99,6 +111,7 @@ export class ReviewView {
       const { order, other, like, region } = Object.fromEntries(new URLSearchParams(query));
       const isNew = (region ?? "") !== this.region;
       Object.assign(this, { order: order in MODES ? order : "typical", other: other ?? "", like: like ?? "", region: region ?? "" });
+      this.seen.clear();
       if (isNew) this.countsInside = null;
     }
     const { counts } = this;
@@ -128,7 +141,7 @@ export class ReviewView {
     }
     const turn = (this.turn = (this.turn ?? 0) + 1);
     this.isLoading = true;
-    const wish = { ...this.page.signature, count: COUNT, without: [...this.passed].slice(-5000) };
+    const wish = { ...this.page.signature, count: COUNT, without: [...this.seen, ...this.passed].slice(-5000) };
     if (this.like) wish.like = this.like;
     else Object.assign(wish, { name: this.name, order: this.order });
     if (this.other) wish.other = this.other;
@@ -152,7 +165,9 @@ export class ReviewView {
     this.tiles = answer?.tiles ?? [];
     this.numAll = answer?.num_all ?? 0;
     this.by = answer?.by ?? null;
-    this.out = new Set(this.isFinding ? this.tiles.map((tile) => tile.id) : []);
+    const isUnlike = (tile) => this.isFinding || (!!this.like && tile.class !== this.name);
+    this.unchosen = new Set(this.tiles.filter(isUnlike).map((tile) => tile.id));
+    this.out = new Set(this.unchosen);
     this.given.clear();
     this.at = 0;
     this.drawTabs();
@@ -167,10 +182,10 @@ export class ReviewView {
     else {
       const sureness = this.tiles.map((tile) => Math.round(100 * tile.sure));
       const [first, last] = [Math.min(...sureness), Math.max(...sureness)];
-      const sure = this.like || this.isFinding ? "" : ` The model is ${first === last ? first : `${first} to ${last}`} % sure.`;
-      const mode = this.like ? "Images that look most like the one you chose." : MODES[this.order][1];
-      const wrong = matchMedia("(pointer: coarse)").matches ? "Tap what is wrong to leave it out" : "Click what is wrong to leave it out, or press the key of its class";
-      const task = this.isFinding ? `Choose what is ${this.name}, then confirm. The rest stays unlabeled.` : `${wrong}; then confirm the rest.`;
+      const sure = this.isChoosing ? "" : ` The model is ${first === last ? first : `${first} to ${last}`} % sure.`;
+      const mode = this.like ? `Images that look most like the one you chose. Those predicted as ${this.name} are chosen already.` : MODES[this.order][1];
+      const wrong = isTouch() ? "Tap what is wrong to leave it out" : "Click what is wrong to leave it out, or press the key of its class";
+      const task = this.isChoosing ? `Choose what is ${this.name}, then confirm. The rest stays unlabeled.` : `${wrong}; then confirm the rest.`;
       this.note.textContent = `${mode}${sure} ${task}`;
       this.#drawRule();
     }
@@ -236,7 +251,7 @@ export class ReviewView {
     const isDone = await this.give(this.chosen, this.name, this.isFinding);
     this.isSending = false;
     if (!isDone) return;
-    this.out.forEach((id) => this.passed.add(id));
+    this.out.forEach((id) => (this.unchosen.has(id) ? this.seen : this.passed).add(id));
     if (this.order === "typical" && !this.like) this.choose(this.nextPlace);
     else await this.load();
   }
@@ -245,7 +260,7 @@ export class ReviewView {
   async label(place) {
     const tile = this.tiles[this.at];
     if (!tile || this.isSending || this.given.has(tile.id)) return;
-    const isOne = this.isFinding || !this.out.has(tile.id);
+    const isOne = this.isChoosing || !this.out.has(tile.id);
     await this.labelAll(isOne ? [tile] : this.tiles.filter((tile) => this.out.has(tile.id)), place);
   }
 
@@ -310,6 +325,8 @@ export class ReviewView {
     const text = JSON.stringify([state.classes.map((entry) => entry.name + colorOf(entry)), counts, this.place, !!this.like]);
     if (text === this.drawn) return;
     this.drawn = text;
+    const isMoved = this.drawnPlace !== this.place;
+    this.drawnPlace = this.place;
     fill(
       this.tabs,
       state.classes.map((entry, place) =>
@@ -320,31 +337,33 @@ export class ReviewView {
         ),
       ),
     );
+    if (isMoved) showPressed(this.tabs);
   }
 
   drawHead() {
     const left = this.chosen.length;
     const kind = this.isFinding ? "More of" : "Probably";
     const title = this.like ? `Like ${this.likeFile}` : `${kind} ${this.name ?? "…"}${this.other ? `, perhaps ${this.other}` : ""}`;
-    const leftOut = this.isFinding ? [] : this.tiles.filter((tile) => this.out.has(tile.id) && !this.given.has(tile.id));
-    const choices = [option("", `Label the ${leftOut.length} left out as …`, true), ...(this.page.state?.classes ?? []).map((entry, place) => option(place, entry.name))];
+    const leftOut = this.isChoosing ? [] : this.tiles.filter((tile) => this.out.has(tile.id) && !this.given.has(tile.id));
+    const choices = [option("", `Label ${leftOut.length} left out as …`, true), ...(this.page.state?.classes ?? []).map((entry, place) => option(place, entry.name))];
     const mode = ([text, title], act, isPressed) => button(text, act, { class: "", title, "aria-pressed": String(isPressed) });
     const modes = Object.entries(MODES).map(([order, words]) => mode(words, () => this.choose(this.place, order), order === this.order && !this.like));
     modes.splice(4, 0, mode(["Like this image", "Images that look like the one that the keys act on (M)"], () => this.more(), !!this.like));
     fill(
       this.head,
       h("h2", {}, title, " ", h("span", { class: "quiet" }, this.numAll > this.tiles.length ? `${this.tiles.length} of ${this.numAll}` : "")),
+      leftOut.length ? h("select", { "aria-label": "Label what is left out as", onkeydown: (event) => event.stopPropagation(), onchange: (event) => event.target.value && this.labelAll(leftOut, Number(event.target.value)) }, choices) : null,
       button([left ? `Confirm ${left} as ${this.name} ` : "Show more ", kbd("Enter")], () => this.confirm(), { class: "button main", disabled: !this.tiles.length }),
       h("div", { class: "orders", role: "group", "aria-label": "What to show" }, modes),
-      leftOut.length ? h("select", { "aria-label": "Label what is left out as", onkeydown: (event) => event.stopPropagation(), onchange: (event) => event.target.value && this.labelAll(leftOut, Number(event.target.value)) }, choices) : null,
       this.region ? button("Whole map", () => this.show({ region: "" }), { title: "Not only this part of the map" }) : null,
       h("label", { class: "size quiet" }, "Size ", h("input", { type: "range", min: SIZES[0], max: SIZES[1], step: 8, value: this.size, oninput: (event) => this.resize(Number(event.target.value)) })),
     );
-    fill(this.keys, hints(["← ↑ → ↓", "or pointer: tile"], ["1 … 0", "its class"], ["Space", this.isFinding ? "choose" : "leave out"], ["M", "more like it"], ["⌫", "undo"]));
+    fill(this.keys, hints(["← ↑ → ↓", "or pointer: tile"], ["1 … 0", "its class"], ["Space", this.isChoosing ? "choose" : "leave out"], ["M", "more like it"], ["⌫", "undo"]));
+    showPressed(this.head.querySelector(".orders"));
   }
 
   draw() {
-    this.grid.classList.toggle("finding", this.isFinding);
+    this.grid.classList.toggle("choosing", this.isChoosing);
     fill(
       this.grid,
       this.tiles.map((tile, place) => {

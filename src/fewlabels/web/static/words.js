@@ -16,9 +16,12 @@ export function timeLeft(job) {
   return job.usual_seconds && !job.total ? `it took ${duration(job.usual_seconds)} the last time` : "";
 }
 
-/** What a running job does at this moment: "Embedding: 100 of 400, about 20 seconds left". */
+/** Names of what a job does that say too little to whoever labels. */
+const TASKS = { Embedding: "Looking at all images" };
+
+/** What a running job does at this moment: "Training: 100 of 400, about 20 seconds left". */
 export function progressOf(job, title) {
-  const what = job.task || title;
+  const what = TASKS[job.task] || job.task || title;
   const done = job.total ? `${what}: ${job.done} of ${job.total}` : what;
   return [done, timeLeft(job)].filter((part) => part).join(", ");
 }
