@@ -22,7 +22,9 @@ from fewlabels import strategies, training
 _SOURCE = Path(__file__).parents[1] / "src"
 _PAGES = Path(__file__).parents[1] / "docs" / "strategies"
 _FACTS = re.compile(
-    r"^Looks at: (.+)\. Avoids copies within a set: (.+)\. Needs logits: (.+)\.$", re.M
+    r"^Looks at: (.+?)\.\s+Avoids copies within a set: (.+?)\.\s+"
+    r"Needs logits: (.+?)\.$",
+    re.M,
 )
 _ROLE = re.compile(r":(?:class|func|mod|meth|attr):(<code>)~?")
 _REFERENCE = re.compile(r":(?:class|func|mod|meth|attr|data):`~?([^`]+)`")

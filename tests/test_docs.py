@@ -199,8 +199,7 @@ def test_the_strategies_are_in_a_table_and_have_no_other_pages():
     assert strategy_table().count("\n| [`") == len(names)
 
 
-def test_a_strategy_without_a_file_has_the_page_of_its_docstring(monkeypatch, tmp_path):
-    monkeypatch.setattr("scripts.docs_hooks._PAGES", tmp_path)
+def test_a_strategy_without_a_file_has_the_page_of_its_docstring():
     page = strategy_page("coreset")
     assert page.startswith("# `coreset`\n\n*Cover the pool with the smallest radius")
     assert page.endswith("\n## Options\n\n<!-- options -->\n")

@@ -34,4 +34,4 @@ def test_no_two_strategies_pick_the_same_points(problem):
     alike = [
         pair for pair in combinations(picks, 2) if picks[pair[0]] == picks[pair[1]]
     ]
-    assert alike == []
+    assert alike == [], "is the second of each pair worth a name of its own?"

@@ -14,7 +14,23 @@ CoverMethod = Literal["greedy", "robust"]
 
 @dataclass(frozen=True)
 class Coreset(BuiltIn):
-    """Cover the pool with the smallest radius (Sener and Savarese, 2018)."""
+    """Cover the pool with the smallest radius (Sener and Savarese, 2018).
+
+    Looks at: the set, together with what is labeled. Avoids copies within a set: yes.
+    Needs logits: no.
+
+        x* = argmax over x of  min over s in L ∪ S of  ‖h(x) − h(s)‖,   Q times
+
+    The item farthest from everything labeled is chosen, one at a time. The largest
+    remaining distance, the radius, is at most twice that of the best set. Use it when
+    features are good and the pool has no outliers, which it would choose first. It
+    ignores predictions. ``"robust"`` solves mixed-integer programs for the smallest
+    covering radius, which takes seconds to minutes.
+
+    From *Active learning for convolutional neural networks: a core-set approach*, ICLR
+    2018. Farthest-first: Gonzalez, *Clustering to minimize the maximum intercluster
+    distance*, Theoretical Computer Science 38, 1985.
+    """
 
     method: CoverMethod = "greedy"
     """Farthest-first, or the paper's mixed-integer program."""
