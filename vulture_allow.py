@@ -21,6 +21,7 @@ _.model_config  # pydantic reads it
 _._from_name  # pydantic calls it before validation
 _._leaves_something_to_train_on  # and these after
 _._can_name_files
+_._first_seeds
 _._has_items
 _._has_a_label_per_item
 _.strategy_source  # pydantic checks it

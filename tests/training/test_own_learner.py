@@ -10,7 +10,7 @@ from tests.training.conftest import tiny_pool
 from torch.nn.functional import cross_entropy
 
 from fewlabels import rng, training
-from fewlabels.errors import Count, UnknownNameError
+from fewlabels.errors import Count, UnknownNameError, UsageError
 from fewlabels.names import identity
 from fewlabels.training.learner import Learner, Loss
 from fewlabels.training.training import Training
@@ -70,3 +70,43 @@ def test_an_option_that_came_later_renames_nothing():
     assert identity(other).options["channels_last"] is True
     same = training.make("fixmatch", steps=2, minibatch_size=4)
     torch.testing.assert_close(weights(other), weights(same), rtol=0, atol=1e-3)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Supervised(Learner):
+    shown: str = "labeled"
+    is_bare: bool = True
+
+    def loss(self, step):
+        logits = step.outputs(self.shown)[0].logits
+        total = cross_entropy(logits, step.minibatch.labels)
+        return total if self.is_bare else Loss(total)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Unfed(Learner):
+    @property
+    def views(self):
+        return {"unlabeled": View("weak")}
+
+
+def test_a_loss_may_be_its_total_alone():
+    bare, wrapped = (
+        training.resolve(Supervised(is_bare=is_bare)) for is_bare in (True, False)
+    )
+    few = {"steps": 2, "minibatch_size": 4}
+    bare, wrapped = (
+        dataclasses.replace(made, schedule=dataclasses.replace(made.schedule, **few))
+        for made in (bare, wrapped)
+    )
+    assert torch.equal(weights(bare), weights(wrapped))
+
+
+def test_a_view_that_was_not_asked_for_is_named():
+    with pytest.raises(UnknownNameError, match="no view called 'strong'"):
+        weights(training.resolve(Supervised(shown="strong")))
+
+
+def test_views_of_unlabeled_items_need_some():
+    with pytest.raises(UsageError, match="set mu above 0"):
+        Unfed()

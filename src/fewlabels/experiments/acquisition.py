@@ -214,8 +214,7 @@ def mark_of(trainer: Trainer, pool: Pool, test: Split, seed: int, step: int) -> 
         step,
         *filter(None, [row_digest(pool.images, test.images)]),
     )
-    text = json.dumps(decisive, sort_keys=True)
-    return f"2-{sha256(text.encode()).hexdigest()}"
+    return f"2-{sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()}"
 
 
 @contextmanager

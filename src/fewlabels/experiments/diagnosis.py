@@ -221,8 +221,7 @@ def diagnose(
         rows = labeled if whole_pool else torch.arange(len(items))
         row = _with_spectrum(row, kernel.block(rows, rows), pool)
         if whole_pool:
-            rank = gram.numerical_rank(outputs.features)
-            row = replace(row, feature_rank=rank)
+            row = replace(row, feature_rank=gram.numerical_rank(outputs.features))
         asked = line.to_round(positions).query.indices
         if whole_pool and not is_recorded and len(asked):  # chosen without these
             row = _with_value(row, kernel, known, asked)

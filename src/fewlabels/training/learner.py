@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from fewlabels import rng
+from fewlabels import errors, rng
 from fewlabels.errors import Limits, Settings, check_count
 from fewlabels.models import Network, as_input
 from fewlabels.models.network import Dense
@@ -159,6 +159,8 @@ class Step:
         ``moves_statistics``. A view is a name of the minibatch's, or a tensor.
         """
         known = self.minibatch.views
+        if unknown := [v for v in views if isinstance(v, str) and v not in known]:
+            raise errors.UnknownNameError("view", unknown[0], known)
         inputs = [as_input(known[v] if isinstance(v, str) else v) for v in views]
         buffers = [] if moves_statistics else list(self.network.buffers())
         kept = [buffer.clone() for buffer in buffers]
@@ -210,6 +212,12 @@ class Learner(Settings):
     mu: int = 0
     """Unlabeled items for each labeled one in a step."""
 
+    def __post_init__(self) -> None:
+        """Check the ranges, and that views of unlabeled items have some to show."""
+        super().__post_init__()
+        if not (self.mu or all(view.is_labeled for view in self.views.values())):
+            raise errors.UsageError("Some views show unlabeled items: set mu above 0.")
+
     @property
     def views(self) -> Mapping[str, View]:
         """Views of the items that a step needs, by name."""
@@ -234,8 +242,8 @@ class Learner(Settings):
         del pool
         return {}
 
-    def loss(self, step: Step) -> Loss:
-        """Return the loss; called once for each step, in order."""
+    def loss(self, step: Step) -> Loss | Tensor:
+        """Return the loss, or its total alone; called once for each step, in order."""
         raise NotImplementedError
 
     def result(self, average: LearningNetwork, inputs: Views) -> Network:

@@ -368,6 +368,7 @@ class Stepper:
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate_at(number)
         loss = self.learner.loss(self.step(number, minibatch.to(self.group.device)))
+        loss = loss if isinstance(loss, Loss) else Loss(loss)
         self.optimizer.zero_grad()
         self.group.fabric.backward(loss.total)
         self.optimizer.step()

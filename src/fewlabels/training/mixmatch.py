@@ -41,8 +41,7 @@ class MixMatch(Learner):
     @property
     def views(self) -> Mapping[str, View]:
         """Weak views of labeled items, and two of unlabeled ones."""
-        both = {"weak_0": View("weak"), "weak_1": View("weak")}
-        return {**super().views, **both}
+        return {**super().views, "weak_0": View("weak"), "weak_1": View("weak")}
 
     def loss(self, step: Step) -> Loss:
         """Return the sum of both terms."""
@@ -95,8 +94,7 @@ def sharpen(probabilities_nC: Tensor, temperature: float) -> Tensor:
 
     By logarithms: a small power of a small number would be zero in every class.
     """
-    logarithms_nC = probabilities_nC.clamp(min=1e-30).log()
-    return (logarithms_nC / temperature).softmax(dim=1)
+    return (probabilities_nC.clamp(min=1e-30).log() / temperature).softmax(dim=1)
 
 
 def mix_up(

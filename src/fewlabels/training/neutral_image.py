@@ -57,6 +57,4 @@ def neutral(network: Network, shape: tuple[int, ...]) -> Tensor:
     Returns:
         One input, of shape (1, *shape).
     """
-    if isinstance(network, Head):
-        return network.mean[None]
-    return torch.ones(1, *shape)
+    return network.mean[None] if isinstance(network, Head) else torch.ones(1, *shape)

@@ -39,8 +39,7 @@ class PiModel(Learner):
     @property
     def views(self) -> Mapping[str, View]:
         """Weak views of labeled items, and two of unlabeled ones."""
-        both = {"student": View("weak"), "teacher": View("weak")}
-        return {**super().views, **both}
+        return {**super().views, "student": View("weak"), "teacher": View("weak")}
 
     def loss(self, step: Step) -> Loss:
         """Return the sum of both terms."""

@@ -60,8 +60,7 @@ class Poisson(GraphLearner):
         laplacian = sparse.csr_array(sparse.diags_array(degrees) - graph.weights)
         source = np.zeros((len(graph), sources.num_classes))
         np.add.at(source, sources.nodes, one_hot[sources.classes])
-        mean = one_hot[sources.classes].mean(axis=0)
-        np.subtract.at(source, sources.nodes, mean)
+        np.subtract.at(source, sources.nodes, one_hot[sources.classes].mean(axis=0))
         flow = logs
         for _ in range(_ROUNDS):
             chosen = self.aligned(_HARD * flow, graph, sources)

@@ -80,8 +80,7 @@ class SpreadLabels(NamedTuple):
 
 def _logits(influences: Floats, totals: Floats) -> Floats:
     """Return logarithms of influences, each class's divided by its total."""
-    scores = influences / np.where(totals > 0, totals, 1.0)
-    return np.log(np.maximum(scores, _LEAST))
+    return np.log(np.maximum(influences / np.where(totals > 0, totals, 1.0), _LEAST))
 
 
 def influence(graph: NeighborGraph, sources: Sources, damping: float) -> Floats:

@@ -27,6 +27,8 @@ def test_an_experiment_can_be_a_file(tmp_path):
     )
     found = read_experiment(file)
     assert [one.label for one in found.strategies] == ["random", "npc (draws = 50)"]
+    file.write_text(file.read_text().replace("[0, 1]", "2"))  # the first two seeds
+    assert read_experiment(file) == found
     file.write_text("name: mine\n")
     with pytest.raises(UsageError, match="'conditions' is missing"):
         read_experiment(file)
@@ -48,6 +50,7 @@ def test_an_experiment_can_be_a_file(tmp_path):
             "It has 100,001 runs; plan 100,000 at most",
         ),
         ({"strategies": []}, "needs a strategy; give at least one"),
+        ({"seeds": 10**15}, "runs; plan 100,000 at most"),
     ],
 )
 def test_more_runs_than_anybody_does_are_not_planned(tmp_path, changes, message):

@@ -1,6 +1,7 @@
 """Runs that fail, are damaged, or are done by two commands at once."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 from tests.experiments.bench import little
@@ -19,8 +20,10 @@ def test_a_failing_run_is_recorded_and_does_not_stop_the_others(tmp_path):
     strategies = (little.FAILING, Choice(name="random"))
     experiment = little.experiment(strategies=strategies, seeds=(0,))
     folder, _, ended = done(tmp_path / "b", experiment)
+    lines = Path(little.__file__).read_text("utf-8").splitlines()
+    line = next(n for n, text in enumerate(lines, 1) if "raise RuntimeError" in text)
     assert [one.error for one in ended] == [
-        None, "RuntimeError: nothing left to say", None,
+        None, f"RuntimeError: nothing left to say (little.py, line {line}, in select)", None,
     ]  # fmt: skip
     broken, fine = plan(experiment).cells
     failure = folder.result(broken).failure

@@ -75,7 +75,7 @@ def test_tables_hold_the_same_as_the_frame(folder, tmp_path, ending):
     wanted = results.to_frame()
     assert list(read.columns) == list(wanted.columns)
     assert np.allclose(read["accuracy"], wanted["accuracy"])
-    with pytest.raises(errors.UsageError, match="has no ending"):
+    with pytest.raises(errors.UsageError, match=r"Give .* the ending \.csv or"):
         results.write(tmp_path / "results.xls")
 
 
@@ -83,6 +83,12 @@ def test_without_pandas_it_is_said_what_to_install(folder, monkeypatch):
     monkeypatch.setattr("fewlabels.names.find_spec", lambda _: None)
     with pytest.raises(errors.UsageError, match="pip install 'pandas'"):
         read_results(folder).to_frame()
+
+
+def test_experiments_are_shown_in_short(folder):
+    shown = repr(read_results(folder).experiment)
+    assert "random" in shown
+    assert len(shown) < 200
 
 
 def test_results_are_shown_in_short(folder):

@@ -92,7 +92,7 @@ class Experiment(FrozenModel):
     """What is compared, in the order of the tables."""
     seeds: tuple[int, ...]
     """One run of each strategy under each condition for each of these, unless a
-    condition takes fewer."""
+    condition takes fewer; a number means the first so many, from 0."""
     subject: str = ""
     """Name of the strategy that the headline is about; empty: all of them."""
     retrainings: int = Field(default=0, ge=0, le=MOST_RUNS)
@@ -127,6 +127,14 @@ class Experiment(FrozenModel):
             allowed = f"digits, '_', '-' and '.', at most {_LONGEST_NAME} bytes"
             raise ValueError(f"files are named by it; give letters, {allowed}")
         return name
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _first_seeds(cls, given: Any) -> Any:
+        return range(min(given, MOST_RUNS + 1)) if isinstance(given, int) else given
+
+    def __repr_args__(self) -> list[tuple[str | None, Any]]:
+        return [("name", self.name), ("strategies", [c.label for c in self.strategies])]
 
     @model_validator(mode="after")
     def _tells_runs_apart(self) -> Self:

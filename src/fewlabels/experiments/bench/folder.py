@@ -410,9 +410,7 @@ class Results:
         file, rows = Path(file), self.rows
         writers = {".csv": csv.write_csv, ".parquet": parquet.write_table}
         if file.suffix not in writers:
-            raise errors.UsageError(
-                f"'{file}' has no ending .csv or .parquet; give one."
-            )
+            raise errors.UsageError(f"Give '{file}' the ending .csv or .parquet.")
         table = pa.table({name: [row[name] for row in rows] for name in _COLUMNS})
         with files.replace_file(file) as partial:
             writers[file.suffix](table, partial)

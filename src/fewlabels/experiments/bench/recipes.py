@@ -395,8 +395,7 @@ def demo_experiment(*, is_fast: bool = False) -> Experiment:
     pools = {"name": "digits", "counts": [60] * 10}
     blend = _condition(pools, {"name": "blend"}, 0, 10, 100)
     short = {"name": _SMALL["name"], "steps": 200, "checkpoint_every": 200}
-    trainer = short if is_fast else _SELDOM_MEASURED
-    network = _condition("digits", trainer, 10, 10, 20)
+    network = _condition("digits", short if is_fast else _SELDOM_MEASURED, 10, 10, 20)
     npc = {"name": "npc", **_LARGEST_VALUE}
     fields = {
         "name": "demo",

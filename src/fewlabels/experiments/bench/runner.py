@@ -23,6 +23,7 @@ from fewlabels.errors import FewlabelsError, RunError, RunInUseError, UsageError
 from fewlabels.experiments.acquisition import hidden, starting_answers
 from fewlabels.experiments.bench.experiment import Cell, Experiment, checked, plan
 from fewlabels.experiments.bench.folder import BenchFolder, Failure
+from fewlabels.experiments.conformance.problems import describe_error
 from fewlabels.experiments.runs import RunFolder, are_same_data, environment, execute
 from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.jobs import Executor, LocalExecutor, startable
@@ -162,8 +163,7 @@ def work(
     except FewlabelsError as error:
         failure = Failure(label=cell.label, error=str(error))
     except Exception as error:  # noqa: BLE001 - one run must not stop the others
-        text = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        trace = "".join(traceback.format_exception(error))
+        text, trace = describe_error(error), "".join(traceback.format_exception(error))
         failure = Failure(label=cell.label, error=text, traceback=trace)
     else:
         return None

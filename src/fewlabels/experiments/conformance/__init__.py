@@ -147,7 +147,7 @@ def _judge(promise: Promise, subject: Any, checked: object) -> Finding:
         except FewlabelsError as error:
             verdict = "failed", str(error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - becomes a finding
-            verdict = "failed", describe_error(error, checked)
+            verdict = "failed", f"It failed: {describe_error(error)}"
     if isinstance(verdict, str):
         return Finding(promise.name, "passed", verdict)
     return Finding(promise.name, *verdict)

@@ -5,13 +5,13 @@ Shapes: N items, F features, C classes, K sampled networks.
 
 import pickle
 import random
-import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from sysconfig import get_path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -26,6 +26,7 @@ from fewlabels.rng import stream
 NUM_ITEMS, NUM_FEATURES, NUM_CLASSES, NUM_SAMPLES = 60, 16, 4, 20
 NUM_WITHHELD = 10  # unlabeled items that are not candidates
 _SATURATED = 1e4
+_INSTALLED = str(Path(__file__).parents[2]), *map(get_path, ("stdlib", "platlib"))
 
 Outcome = Literal["passed", "failed", "refused", "not promised", "not run"]
 """The outcome; only ``"failed"`` is a fault."""
@@ -66,14 +67,14 @@ def require(is_kept: bool, fault: str) -> None:  # noqa: FBT001 - reads as an as
         raise BrokenPromiseError(fault)
 
 
-def describe_error(error: BaseException, thing: object) -> str:
-    """Return type and text of an error, and the line of the object's file."""
+def describe_error(error: BaseException) -> str:
+    """Return type and text of an error, and its last line outside of packages."""
     frames = traceback.extract_tb(error.__traceback__)
-    file = getattr(sys.modules.get(type(thing).__module__), "__file__", None)
-    frame = ([frame for frame in frames if frame.filename == file] or frames)[-1]
+    own = [frame for frame in frames if not frame.filename.startswith(_INSTALLED)]
+    frame = (own or frames)[-1]
     place = f"({Path(frame.filename).name}, line {frame.lineno}, in {frame.name})"
     text = textwrap.shorten(str(error), 300)
-    return f"It failed: {type(error).__name__}: {text} {place}"
+    return f"{type(error).__name__}: {text} {place}"
 
 
 # -------------------------------------------------------------------------- problems

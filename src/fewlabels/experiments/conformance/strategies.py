@@ -61,7 +61,7 @@ def _ask(
     except FewlabelsError as error:
         raise _RefusedError(str(error)) from error
     except (Exception, SystemExit) as error:
-        raise StrategyError(problems.describe_error(error, strategy)) from error
+        raise StrategyError(f"It failed: {problems.describe_error(error)}") from error
     check_form(query)
     if len(query) != size:
         raise StrategyError(

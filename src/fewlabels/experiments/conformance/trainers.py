@@ -31,8 +31,7 @@ def small_pool(source: Pool, num_items: int = _NUM_ITEMS) -> Pool:
     known = source.labeled
     if len(known) < 2:
         raise UsageError(f"{len(known)} of {len(source)} items are labeled; give 2.")
-    order = torch.randperm(len(known), generator=stream(0, "check"))
-    kept = known[order[:num_items]]
+    kept = known[torch.randperm(len(known), generator=stream(0, "check"))[:num_items]]
     labels = source.labels[kept]
     labels[min(_NUM_LABELED, len(kept) // 2) :] = UNKNOWN
     return Pool.build(ArrayImages(source.images.read(kept)), labels, source.classes)

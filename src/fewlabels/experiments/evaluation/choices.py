@@ -82,8 +82,7 @@ def redundant_share(
             f"items, each once, and positions below {len(groups_N)}."
         )
     known = set(groups_N[list(before)].tolist()) if before else set()
-    new = set(groups_N[list(picked)].tolist()) - known
-    return 1 - len(new) / len(picked)
+    return 1 - len(set(groups_N[list(picked)].tolist()) - known) / len(picked)
 
 
 def overlap_of_unions(one: LabelSets, other: LabelSets) -> float:
