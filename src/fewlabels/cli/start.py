@@ -91,7 +91,7 @@ def start(
     def ready(address: str, launch: Callable[[], Path]) -> None:
         # Even if quiet: without the address there is no way in.
         terminal.out.print(f"Label at {address}", soft_wrap=True)
-        terminal.say("Stop with Ctrl-C; the same command goes on.")
+        terminal.say("Stop with Ctrl-C; the same command continues.")
         has_screen = sys.platform in {"darwin", "win32"} or bool(
             os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
         )
@@ -127,7 +127,7 @@ def _describe_existing(
     with Project.open(place) as project:
         names = ",".join(known.name for known in project.store.classes())
         own = project.settings.budget
-    terminal.say(f"Going on with the project in {place}.")
+    terminal.say(f"Continuing the project in {place}.")
     if classes not in {None, names} or budget not in {None, own}:
         terminal.say(
             f"It keeps its classes ({names}; Shift+N on the page adds one) and its "
