@@ -59,17 +59,17 @@ def rendered(content: dict[str, Any]) -> str:
 
 def _python() -> dict[str, list[str]]:
     """Return the names that each public module exports."""
-    found = {"fewlabels": sorted(fewlabels.__all__)}
-    modules = [*fewlabels.__all__, "loop", "training.darp"]
-    for name in sorted(set(modules)):
+    names = {"fewlabels": sorted(fewlabels.__all__)}
+    documented = ["experiments.bench", "experiments.evaluation", "training.darp"]
+    for name in sorted([*fewlabels.__all__, *documented]):
         try:
             module = import_module(f"fewlabels.{name}")
         except ModuleNotFoundError:  # a function or a class of the package itself
             continue
         if hasattr(module, "__all__"):
-            found[module.__name__] = sorted(module.__all__)
+            names[module.__name__] = sorted(module.__all__)
     methods = [n for n in dir(fewlabels.projects.Project) if not n.startswith("_")]
-    return found | {"fewlabels.projects.Project": methods}
+    return names | {"fewlabels.projects.Project": methods}
 
 
 def _commands(parsed: Any, path: str) -> Iterator[tuple[str, list[str]]]:
