@@ -43,9 +43,10 @@ def test_a_folder_and_a_budget_make_a_project_beside_it(tmp_path, served, capsys
     assert served[0][0] == place
     assert served[0][1]["host"] == "127.0.0.1"
     assert "Label at http://127.0.0.1:8800/?token=abc" in capsys.readouterr().out
-    module.start(folder, classes="even,odd,none", budget=15)  # the same command goes on
+    # The same command continues.
+    module.start(folder, classes="even,odd,none", budget=15)
     told = capsys.readouterr().err
-    assert "Going on with the project" in told
+    assert "Continuing the project" in told
     assert "It keeps its classes (even,odd; Shift+N on the page adds one)" in told
     assert "and its budget (12, in" in told
     module.start(place)

@@ -127,7 +127,7 @@ def _describe_existing(
     with Project.open(place) as project:
         names = ",".join(known.name for known in project.store.classes())
         own = project.settings.budget
-    terminal.say(f"Going on with the project in {place}.")
+    terminal.say(f"Continuing the project in {place}.")
     if classes not in {None, names} or budget not in {None, own}:
         terminal.say(
             f"It keeps its classes ({names}; Shift+N on the page adds one) and its "

@@ -401,12 +401,11 @@ def demo_experiment(*, is_fast: bool = False) -> Experiment:
         "name": "demo",
         "title": "Which digits to label",
         "about": (
-            "Each strategy chooses ten digits at a time from a pool of 600 that "
-            "differs from seed to seed, and the learner blend learns in milliseconds. "
-            "FixMatch+DARP is the paper's protocol: one label of each digit is given, "
-            "each strategy chooses ten more of 1,297, and a small network learns from "
-            "all images. npc is as printed. Digits are easy; your images will give "
-            "other numbers."
+            "With blend, each strategy chooses ten images at a time, up to 100, from "
+            "600 digits that differ from seed to seed. With FixMatch+DARP, as in the "
+            "paper that introduced npc, one label of each digit is given, each "
+            "strategy chooses ten more among 1,297, and a small network learns from "
+            "all of them. Digits are easy; your images will give other numbers."
         ),
         "conditions": [
             {"name": "blend", "own_pools": True, **blend},
