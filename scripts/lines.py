@@ -24,6 +24,8 @@ _NO_CODE = {
     tokenize.DEDENT,
     tokenize.ENDMARKER,
 }
+_ROOM = {"strategies": 80, "training": 70}
+"""Lines that stay free for the next strategies and learners."""
 
 
 def counted(text: str) -> Counter[str]:
@@ -75,11 +77,11 @@ def excess(code: Mapping[str, int], limits: Mapping[str, int]) -> Iterable[str]:
 
 
 def lowered(text: str, code: Mapping[str, int], limits: Mapping[str, int]) -> str:
-    """Return pyproject.toml with the limits lowered to today's code, none raised."""
+    """Return pyproject.toml with limits that fit today's code, and none raised."""
     before, head, rest = text.partition("[tool.fewlabels.lines]\n")
     table, blank, after = rest.partition("\n\n")
     for package, limit in limits.items():
-        number = min(limit, code.get(package, 0))
+        number = min(limit, code.get(package, 0) + _ROOM.get(package, 0))
         table = re.sub(rf"(?m)^{package} = \d+", f"{package} = {number}", table)
     return before + head + table + blank + after
 

@@ -39,3 +39,8 @@ def test_limits_are_lowered_and_never_raised():
     )
     lower = lowered(text, {"web": 7, "data": 12}, {"web": 10, "data": 10})
     assert lower == text.replace("web = 10", "web = 7")
+
+
+def test_strategies_keep_room_for_the_next_one():
+    text = "[tool.fewlabels.lines]\nstrategies = 900\n\n"
+    assert "strategies = 580" in lowered(text, {"strategies": 500}, {"strategies": 900})
