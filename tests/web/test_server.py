@@ -215,4 +215,4 @@ def test_a_host_that_is_not_here_is_not_a_question_of_the_port(host, tmp_path):
     with pytest.raises(
         UsageError, match="not an address of this machine; give one of its own"
     ):
-        server_module.listening(host, None, tmp_path)
+        server_module.listen(host, None, tmp_path)

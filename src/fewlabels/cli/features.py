@@ -58,7 +58,7 @@ def encoders(
         terminal.result("'fewlabels encoders NAME --download' fetches one of them.")
         terminal.result("Any other is named by where it is:")
         for form, note in forms().items():
-            terminal.result(f"  {form}{note and f': {note}'}")
+            terminal.result(f"  {form}: {note}" if note else f"  {form}")
 
 
 @cache.command("list")

@@ -211,11 +211,11 @@ def check_engine(
 def local_encoder(encoder: str | None, *, download: bool) -> str | None:
     """Return the name of an encoder, once it is known to be on this machine.
 
-    Whoever misspelled a path hears of it before anything heavy is imported.
+    A misspelled path is reported before anything heavy is imported.
     """
-    if encoder is None and download:
-        raise UsageError("There is nothing to download; name it with --encoder.")
     if encoder is None:
+        if download:
+            raise UsageError("There is nothing to download; name it with --encoder.")
         return None
     from fewlabels.models import encoders
 

@@ -303,7 +303,7 @@ def read_draws(uniform: Tensor, settings: RandAugment) -> DrawnOperations:
     """Return what uniform numbers, float64, shape (n, :func:`num_draws`), stand for."""
     weak, rounds, cutout = uniform.T.tensor_split((_NUM_WEAK, -_NUM_CUTOUT))
     rounds = rounds.view(settings.num_operations, _NUM_EACH, len(uniform))
-    which, whether, how_much, sign = rounds.unbind(1)
+    which, whether, strength, sign = rounds.unbind(1)
     codes = [OPERATIONS.index(name) for name in settings.operations]
     pool = torch.tensor(codes, dtype=torch.int64)
     operations = pool[(which * len(pool)).long()]
@@ -313,7 +313,7 @@ def read_draws(uniform: Tensor, settings: RandAugment) -> DrawnOperations:
     return DrawnOperations(
         weak=weak,
         operations=operations,
-        levels=(how_much * 9).floor() + 1 if is_whole else how_much * 10,
+        levels=(strength * 9).floor() + 1 if is_whole else strength * 10,
         signs=1 - 2 * (sign < 1 / 2).double(),
         centers=cutout[:2],
         sides=sides * settings.cutout,

@@ -84,8 +84,7 @@ class Choice(FrozenModel):
     @model_serializer(mode="wrap")
     def _as_given(self, dump: Callable[[Self], dict[str, Any]]) -> dict[str, Any]:
         """Write the identity only where it is known."""
-        written = dump(self)
-        return {key: written[key] for key in written if key != "made" or self.made}
+        return {k: v for k, v in dump(self).items() if k != "made" or self.made}
 
 
 def _refuse_object(value: object) -> None:

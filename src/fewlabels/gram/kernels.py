@@ -109,8 +109,9 @@ class DoubleRows:
         return self._products(left, left if columns is rows else self._read(columns))
 
     def _products(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return the products of rows that were read, with appended 1 and lengths."""
         is_tall = right.shape[-2] <= _FEW_COLUMNS < left.shape[-2]
-        # Of few columns, libraries take twice as long the one way as the other.
+        # With few columns, the product takes twice as long in the other order.
         products = (right @ left.mT).mT if is_tall else left @ right.mT
         if self.has_bias:
             products += 1

@@ -135,10 +135,11 @@ _Near = tuple[Tensor, Tensor]
 def _compare_block(
     nodes: Nodes, kept: int, left: int
 ) -> Sequence[tuple[int, _Near | None, _Near]]:
-    """Return the nearest nodes between a block and itself and all later ones.
+    """Compare a block with itself and all later ones, each pair of blocks once.
 
-    Each entry holds the start of the later block, the nearest of its nodes in this
-    block, and the nearest in it of this block's nodes.
+    Returns:
+        For each other block its start, the nodes of this block that are nearest to
+        each of its nodes (None: it is this block), and the reverse.
     """
     pairs = []
     own = nodes.read(_block(left, len(nodes)))

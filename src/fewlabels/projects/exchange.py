@@ -603,9 +603,9 @@ class AskedItem:
 def query_files(
     path: Path, asked: Sequence[AskedItem], classes: Sequence[str], image_address: str
 ) -> dict[Path, str]:
-    """Return the text of a query, with its images in the order of their numbers.
+    """Return the files of a query, with its images in the order of their numbers.
 
-    Label Studio's format also gets its labeling configuration, ``NAME.config.xml``.
+    Label Studio's tasks come with a labeling configuration, ``NAME.config.xml``.
 
     Args:
         path: The file; its ending decides the format.
@@ -614,7 +614,7 @@ def query_files(
         image_address: For Label Studio: what comes before the path of each image.
 
     Returns:
-        What to write, by path.
+        The text of each file by its path.
     """
     if not asked:
         raise UsageError(f"There is nothing to ask, so '{path}' was not written.")

@@ -153,15 +153,15 @@ def load_classifier(
 ) -> Classifier:
     """Return a trained model, with the stored features of the pool."""
     options = project.settings.trainer.options
-    name, own = options.get("encoder"), None
+    name, encoder = options.get("encoder"), None
     if isinstance(name, str) and name not in encoders.names():
-        # The encoder is somebody's own; no file holds it.
+        # Somebody wrote this encoder; the folder of the model does not hold it.
         project.allowed(project.settings.trainer)
-        own = encoders.resolve(name, **options.get("encoder_options", {}))
+        encoder = encoders.resolve(name, **options.get("encoder_options", {}))
         # A module does not know how many features it gives before its first image.
-        embedded(ChosenImages(pool.images, torch.zeros(1).long()), own)
+        embedded(ChosenImages(pool.images, torch.zeros(1).long()), encoder)
     folder = project.models_folder / record.name
-    classifier = load_model(folder, encoder=own).classifier
+    classifier = load_model(folder, encoder=encoder).classifier
     if not isinstance(classifier, FrozenClassifier):
         return classifier
     cache = FeatureCache.of_this_user()

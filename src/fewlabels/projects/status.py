@@ -150,7 +150,7 @@ def project_status(project: "Project") -> Status:
 
 
 def _next_step(snapshot: Snapshot, budget: int, latest: ModelRecord | None) -> NextStep:
-    """Return what to do next."""
+    """Return what to do next: first label what is open, then train on new labels."""
     if snapshot.open:
         return NextStep.TELL
     is_learned = latest is not None and latest.labels == snapshot.labels_digest

@@ -129,6 +129,7 @@ def _summary(
 
 
 def _accuracy(strategy: str, lines: Sequence[RoundLine]) -> Sequence[Block]:
+    """Return the accuracy of each round as a curve and a table."""
     points, notes = _points(lines), []
     if not points:
         note = (
@@ -218,11 +219,12 @@ def _classes(lines: Sequence[RoundLine], known: Sequence[str]) -> Sequence[Block
 
 
 def _values(lines: Sequence[RoundLine]) -> Sequence[Block]:
+    """Return the value of each query, beside the largest that it could have."""
     rows: list[Row] = []
     for line in lines:
         if line.value is not None:
-            share = line.value / line.ceiling if line.ceiling else None
-            share = share and min(1.0, max(0.0, share))
+            part = line.value / line.ceiling if line.ceiling else None
+            share = None if part is None else min(1.0, max(0.0, part))
             labels, ceiling = f"{line.num_labeled:,}", wording.number(line.ceiling)
             value = wording.number(line.value) + (" (tie)" if line.tie else "")
             of_ceiling = Entry(wording.percent(share), share=share)

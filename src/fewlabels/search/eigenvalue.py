@@ -121,7 +121,7 @@ def maximize_smallest_eigenvalue(
             members = torch.cat([labeled, chosen])
             value = float(smallest_eigenvalue(kernel.block(members, members)))
             if method == "exchange":
-                chosen, value = refutation.exchanged(
+                chosen, value = refutation.swap_items(
                     kernel, labeled, candidates, chosen, value
                 )
             is_tie = value <= refutation.zero_below(scale, num_members)

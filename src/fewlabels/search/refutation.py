@@ -246,10 +246,21 @@ def best_addition(system: SecularSystem, is_free_N: Tensor | None = None) -> int
     return int(best[residuals[best].argmax()])
 
 
-def exchanged(
+def swap_items(
     kernel: Kernel, labeled: Tensor, candidates: Tensor, chosen: Tensor, value: float
 ) -> tuple[Tensor, float]:
-    """Swap single items until no swap raises the smallest eigenvalue."""
+    """Swap single items until no swap raises the smallest eigenvalue.
+
+    Args:
+        kernel: The kernel.
+        labeled: Items that stay.
+        candidates: Items to swap in.
+        chosen: Items to swap out.
+        value: The smallest eigenvalue of both labeled and chosen items.
+
+    Returns:
+        The items chosen in the end, and their smallest eigenvalue.
+    """
     members = torch.cat([labeled, chosen])
     diagonal = kernel.diagonal(candidates)
     columns_NS = diagonal.new_empty(len(candidates), len(members))

@@ -49,12 +49,12 @@ class ActiveLearningByLearning(BuiltIn):
         arms = self.arms or (LeastConfidence(), Coreset())
         names = [type(arm).__name__ for arm in arms]
         past = [done for done in request.history if _state(done).get("arms") == names]
-        least = 1 / (10 * len(arms))
+        p_min = 1 / (10 * len(arms))
         weights, reward = [1.0] * len(arms), None
         if past:
-            weights, reward = self._learned(request, past, least)
-        total, share = math.fsum(weights), 1 - len(arms) * least
-        chances = [share * weight / total + least for weight in weights]
+            weights, reward = self._learned(request, past, p_min)
+        total, share = math.fsum(weights), 1 - len(arms) * p_min
+        chances = [share * weight / total + p_min for weight in weights]
         odds, generator = torch.tensor(chances, dtype=torch.float64), request.generator
         chosen = int(torch.multinomial(odds, 1, generator=generator))
         given = request.classifier, request.pool, request.size, generator
@@ -70,7 +70,7 @@ class ActiveLearningByLearning(BuiltIn):
         return Query(query.indices, query.value, {**query.record, "albl": state})
 
     def _learned(
-        self, request: Request, past: Sequence[Round], least: float
+        self, request: Request, past: Sequence[Round], p_min: float
     ) -> tuple[list[float], float | None]:
         """Return the weights, and the reward of the arm that was chosen last.
 
@@ -90,7 +90,7 @@ class ActiveLearningByLearning(BuiltIn):
         reward = float((is_right / importance[pool.labeled]).mean())
         bonus = math.sqrt(math.log(len(weights) / self.delta) / len(weights))
         bonus /= last["importance"]
-        weights[last["chosen"]] *= math.exp(least / 2 * (reward + bonus))
+        weights[last["chosen"]] *= math.exp(p_min / 2 * (reward + bonus))
         heaviest = max(weights)  # scaled down together, which changes no chance
         if heaviest > _HEAVY:
             weights = [weight / heaviest for weight in weights]

@@ -43,16 +43,16 @@ class KernelStrategy(BuiltIn):
     """Whether gradients are scaled to length one first."""
 
     def __post_init__(self) -> None:
-        """Raise unless the kernel is one, and ``normalize`` has an effect on it."""
+        """Raise unless there is such a kernel, and ``normalize`` affects it."""
         super().__post_init__()
-        if not _is_own(self.kernel):
-            check_known("kernel", self.kernel, KernelName)
-        else:
+        if _is_own(self.kernel):
             given = _imported(self.kernel)
             if not callable(given) and not _is_kernel(given):
                 raise UsageError(
                     f"kernel is {given!r}; give a name, a kernel, or its factory."
                 )
+        else:
+            check_known("kernel", self.kernel, KernelName)
         if self.normalize and (_is_own(self.kernel) or self.kernel == "diffusion"):
             raise UsageError(f"normalize has no effect on {self.kernel!r}; omit it.")
 

@@ -209,7 +209,8 @@ class _Remainder:
     def learn(self, item: int) -> None:
         """Take out what the label of an item explains.
 
-        What is known of all items follows: an item costs N x R, not N x R x R.
+        The variances of all items are updated, not computed anew: that costs N x R per
+        label instead of N x R x R.
         """
         row_R = self.rows[item].double()
         seen_R = self.covariance @ row_R

@@ -215,15 +215,15 @@ class PeerStrategy:
         outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
         arguments = _arguments(peer, outputs, pool)
         chosen: list[int] = []
-        times = 0
+        num_queries = 0
         while len(chosen) < size:
             rest = pool.candidates[~torch.isin(pool.candidates, torch.tensor(chosen))]
             answer = peer.query(
                 **arguments, candidates=rest.numpy(), batch_size=size - len(chosen)
             )
             chosen += dict.fromkeys(int(index) for index in answer)
-            times += 1
-        record = {"peer": type(peer).__name__, "asked": times}
+            num_queries += 1
+        record = {"peer": type(peer).__name__, "asked": num_queries}
         return Query(torch.tensor(chosen, dtype=torch.int64), record=record)
 
 

@@ -192,15 +192,15 @@ def rate_bound(
     """
     items = torch.arange(len(features))
     kernel = last_layer_kernel(features, num_classes, blocks="full")
-    values = spectrum(kernel.block(items, items) / len(items))
+    eigenvalues = spectrum(kernel.block(items, items) / len(items))
     if limit == "linearized":
-        return 1 / values.largest
-    if values.rank < len(items) or values.smallest <= 0:
+        return 1 / eigenvalues.largest
+    if eigenvalues.rank < len(items) or eigenvalues.smallest <= 0:
         raise TrainingError(
             f"The Gram matrix of {len(items)} labeled items is singular; take "
             "rate_limit 'linearized' or 'none'."
         )
-    return values.smallest
+    return eigenvalues.smallest
 
 
 def averaged(network: nn.Module, decay: float) -> AveragedModel:

@@ -264,8 +264,8 @@ class TrainingTask:
             "inputs": views.identity,
             "key": self.key,
         }
-        more = {"source": identity.source, "contents": views.contents}
-        decisive |= {name: value for name, value in more.items() if value}
+        optional = {"source": identity.source, "contents": views.contents}
+        decisive |= {name: value for name, value in optional.items() if value}
         return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     def build_network(self) -> Network:

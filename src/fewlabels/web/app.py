@@ -219,7 +219,7 @@ def _add_model(
         return changed
 
     @app.post("/api/review")
-    def review(wish: Review) -> Facts:
+    def review_images(wish: Review) -> Facts:
         like = None if wish.like is None else session.images.item(wish.like)
         given = {"tab", "annotator", "like", "without", "region"}
         conditions = wish.model_dump(exclude=given)

@@ -30,7 +30,7 @@ from fewlabels.projects.store import (
 )
 from fewlabels.projects.store.records import LABELS, Verdict
 from fewlabels.web.background import Background
-from fewlabels.web.messages import Change, Facts, Filter, ItemWish
+from fewlabels.web.messages import AnswerChange, Facts, Filter, ItemWish
 from fewlabels.web.pictures import ordered_digest
 from fewlabels.web.session import Session
 
@@ -359,7 +359,7 @@ class Browse:
                 table.lay_out(layout)
         return layout.get("reason")
 
-    def change(self, given: Change) -> Facts:
+    def change(self, given: AnswerChange) -> Facts:
         """Change the answers about some images, or undo that."""
         session, project = self._session, self._session.project
         items = session.images.items(given.items)

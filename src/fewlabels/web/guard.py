@@ -219,7 +219,7 @@ class Guard:
         request = Request(scope, receive)
         try:
             most, cookie = self._admit(request)
-            body = await self._body(request, most)
+            body = await self._read_body(request, most)
         except HTTPException as refusal:
             close = {"connection": "close"}
             answer = PlainTextResponse(refusal.detail, refusal.status_code, close)
@@ -290,7 +290,8 @@ class Guard:
                 return value.strip()
         return ""
 
-    async def _body(self, request: Request, most: int) -> bytes:
+    async def _read_body(self, request: Request, most: int) -> bytes:
+        """Return the body of a request, or refuse one that is too large or slow."""
         too_large = HTTPException(413, f"A request may have {most:,} bytes.")
         length = request.headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > most:

@@ -176,7 +176,7 @@ class ItemWish(_Message):
     item: Name
 
 
-class Change(_Message):
+class AnswerChange(_Message):
     """A change of the answers about some images, or its undoing."""
 
     uuid: Uuid

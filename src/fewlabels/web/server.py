@@ -184,7 +184,7 @@ def serve(
         else:
             stack.enter_context(_new_folder(folder))
         keys = Keys.of(folder, token)
-        listener = stack.enter_context(listening(host, port, folder))
+        listener = stack.enter_context(listen(host, port, folder))
         background = Background(folder, allow_code=allow_code, creation=creation)
         guard = guarded(page_app(project, background), keys, host)
         server = uvicorn.Server(uvicorn.Config(guard, **LIMITS))
@@ -275,8 +275,8 @@ def check_reach(host: str, token: str | None) -> None:
         )
 
 
-def listening(host: str, port: int | None, folder: Path) -> socket.socket:
-    """Return a socket at a port; without one, at the port of the project if free."""
+def listen(host: str, port: int | None, folder: Path) -> socket.socket:
+    """Return a socket that listens at a port; None: the project's usual one if free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     usual = _FIRST_PORT + crc32(str(folder.resolve()).encode()) % _NUM_PORTS
     ports = [usual, 0] if port is None else [port]

@@ -23,7 +23,7 @@ from starlette.routing import Route
 from fewlabels.data.decode import decode_once
 from fewlabels.errors import DataError, UsageError
 from fewlabels.web.guard import Keys
-from fewlabels.web.server import LIMITS, check_reach, guarded, listening, run
+from fewlabels.web.server import LIMITS, check_reach, guarded, listen, run
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -161,7 +161,7 @@ def serve_model(
     app = model_app(load_model(folder))
     bounds = {"most_program_bytes": MOST_IMAGE_BYTES, "has_page": False}
     guard = guarded(app, keys, host, **bounds)
-    with listening(host, port, folder) as listener:
+    with listen(host, port, folder) as listener:
         shown = f"[{host}]" if ":" in host else host
         on_ready(f"http://{shown}:{listener.getsockname()[1]}/predict", keys.token)
         run(uvicorn.Server(uvicorn.Config(guard, **LIMITS)), listener)

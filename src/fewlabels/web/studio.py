@@ -35,14 +35,14 @@ class StudioTask(BaseModel):
     data: dict[str, Any] = {}
 
 
-class Prediction(BaseModel):
+class PredictionWish(BaseModel):
     """A request for predictions."""
 
     tasks: list[StudioTask] = Field(default=[], max_length=_MOST_TASKS)
     label_config: str | None = None
 
 
-class Event(BaseModel):
+class StudioEvent(BaseModel):
     """An event in Label Studio."""
 
     action: str = Field(default="", max_length=100)
@@ -68,7 +68,7 @@ def add_studio(
         return {"model_version": version()}
 
     @app.post("/predict")
-    def predict(wish: Prediction) -> Facts:
+    def predict(wish: PredictionWish) -> Facts:
         items = _items(session.project, wish.tasks)
         guesses = browse.predictions([item for item in items if item is not None])
         names, now = _names(wish.label_config or ""), version()
@@ -76,7 +76,7 @@ def add_studio(
         return {"results": results, "model_version": now}
 
     @app.post("/webhook", status_code=201)
-    def webhook(event: Event) -> Facts:
+    def webhook(event: StudioEvent) -> Facts:
         if event.action == _TRAIN:
             background.train()
             return {"training": background.status()["training"]["status"]}
@@ -116,7 +116,7 @@ def _result(guess: Facts | None, names: dict[str, str], version: str) -> Facts:
     return {"result": result, "score": score, "model_version": version}
 
 
-def _import(session: Session, event: Event) -> bool:
+def _import(session: Session, event: StudioEvent) -> bool:
     """Import an annotation; the same one again changes nothing."""
     task = {"data": event.task.data, "annotations": [event.annotation]}
     with TemporaryDirectory() as own:

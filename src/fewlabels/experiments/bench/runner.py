@@ -411,11 +411,9 @@ def num_trainings(
         The number.
     """
     numbers: dict[str, int] = {}
-    for experiment in experiments:
-        kept = [
-            c for c in experiment.conditions if other_readings or not c.is_other_reading
-        ]
-        planned = plan(experiment.copy_with(conditions=tuple(kept)))
+    for each in experiments:
+        kept = [c for c in each.conditions if other_readings or not c.is_other_reading]
+        planned = plan(each.copy_with(conditions=tuple(kept)))
         numbers |= {cell.address: cell.num_trainings for cell in planned.all}
     return sum(numbers.values())
 

@@ -30,6 +30,7 @@ from fewlabels.experiments.conformance.problems import (
 from fewlabels.pool import Pool
 from fewlabels.progress import track
 from fewlabels.strategies.kernels import own_kernel
+from fewlabels.training.learner import Learner
 from fewlabels.training.training import shortened
 
 __all__ = ["CheckCase", "Finding", "Kind", "Outcome", "check", "problem"]
@@ -167,6 +168,8 @@ def _recognize(
         return kind, built_in.resolve(thing, options)
     what = kind or "strategy, trainer, classifier or kernel"
     made = names.import_object(what, thing) if isinstance(thing, str) else thing
+    if kind is None and Learner in getattr(made, "__mro__", type(made).__mro__):
+        return "trainer", training.resolve(thing, options)
     if kind != "classifier" and not options and _makes_kernel(made):
         pool, classifier = problem(0)
         outputs = classifier.outputs(pool.images, torch.arange(len(pool)))

@@ -49,7 +49,7 @@ def _ask(
     seed: int = 0,
     history: Sequence[Round] = (),
 ) -> Query:
-    """Return what a strategy chooses, in the right form; it may be the wrong items.
+    """Return what a strategy chooses; its form is checked, its items are not.
 
     A strategy that refuses by a :class:`fewlabels.errors.FewlabelsError` raises
     ``_RefusedError``; one that fails otherwise, :class:`StrategyError`.
