@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
 from scripts.docs_hooks import (
     learner_table,
     options_table,
@@ -23,6 +24,8 @@ from scripts.docs_hooks import (
 )
 
 from fewlabels import cli, errors, strategies
+from fewlabels.experiments.bench.experiment import Experiment
+from fewlabels.experiments.settings import RunSettings
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -104,6 +107,40 @@ def test_what_a_page_shows_runs(page, tmp_path, monkeypatch, shell, request):
             continue
         shifted = "\n" * line + code  # so that a traceback shows the page's own line
         exec(compile(shifted, str(page), "exec"), vars(module))
+
+
+def commands_to_read(page):
+    """Yield every fewlabels command in the blocks of a page that are not executed."""
+    language = None
+    for line in page.read_text("utf-8").replace("\\\n", " ").splitlines():
+        if fence := re.match(r" *```(.*)$", line):
+            language = fence[1] if language is None else None
+        elif language in {"", "bash"} and line.strip().startswith("fewlabels "):
+            yield shlex.split(line, comments=True)[1:]
+
+
+def test_commands_that_are_only_shown_are_commands_with_such_options():
+    module = importlib.import_module("fewlabels.cli.app")
+    shown = [words for page in PAGES for words in commands_to_read(page)]
+    assert len(shown) > 30
+    for name, *words in shown:
+        inner, rest = module.command(name), words
+        while hasattr(inner, "commands"):
+            inner, rest = inner.commands[rest[0]], rest[1:]
+        inner.make_context(name, list(rest))  # raises what click would print
+
+
+def test_settings_that_are_only_shown_are_settings():
+    shown = [
+        (page.name, yaml.safe_load(text))
+        for page in PAGES
+        for text in re.findall(
+            r"^```yaml\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S
+        )
+    ]
+    assert [name for name, _ in shown] == ["experiments.md", "run-folder.md"]
+    Experiment.model_validate(shown[0][1])
+    RunSettings.model_validate(shown[1][1])
 
 
 def test_every_fence_is_closed():
@@ -302,6 +339,21 @@ def test_links_between_documents_lead_somewhere():
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", shown):
             if not target.startswith("https://"):
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_links_to_a_heading_find_it():
+    """MkDocs checks the same between its pages, not in the files beside them."""
+    for page in DOCUMENTS:
+        for target, anchor in re.findall(
+            r"\]\(([^)#:]*\.md|)#([^)]+)\)", page.read_text("utf-8")
+        ):
+            text = (page.parent / target if target else page).read_text("utf-8")
+            titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+            slugs = [
+                re.sub(r"[^\w -]", "", title).lower().replace(" ", "-")
+                for title in titles
+            ]
+            assert anchor in slugs, f"{page.name}: {target}#{anchor}"
 
 
 @pytest.mark.slow  # `make docs`, and so `make check`, builds it as strictly
