@@ -193,6 +193,30 @@ def test_a_failed_request_is_no_empty_list_of_slips(
     assert person.errors == []
 
 
+def test_what_did_not_come_can_be_asked_for_again(begun, chromium):
+    server, target = begun("--query", "10", "--audit", "2")
+    person = Person(chromium, server.address, target)
+    failing = {"review", "browse", "results"}
+
+    def answer(route):
+        if route.request.url.rsplit("/")[-1] in failing:
+            route.fulfill(status=503, json={"error": "Others wait."})
+        else:
+            route.continue_()
+
+    person.page.route("**/api/*", answer)
+    for key, name in (("R", "review"), ("B", "browse"), ("S", "results")):
+        person.press(f"Shift+{key}")
+        again = f"#view-{name} button:text-is('Try again')"
+        person.waits_for(again)
+        assert "Others wait." in person.page.text_content(f"#view-{name}")
+        failing.remove(name)
+        person.page.eval_on_selector_all(again, "all => all.forEach(it => it.click())")
+        person.page.wait_for_selector(again, state="detached")
+        assert "Others wait." not in person.page.text_content(f"#view-{name}")
+    assert person.errors == []
+
+
 def test_letters_of_ones_own_and_names_to_type(begun, chromium):
     classes = [f"{chr(97 + number)}nimal" for number in range(25)]
     server, target = begun("--query", "10", "--audit", "2", classes=",".join(classes))

@@ -259,7 +259,8 @@ function press(page, event) {
     }
     return;
   }
-  if (event.target.matches("input, select, textarea")) {
+  // A dialog that was closed a moment ago may have the focus until the next frame.
+  if (event.target.matches("input, select, textarea") && !event.target.closest("dialog:not([open])")) {
     if (event.key === "Escape" || (event.key === "Enter" && !event.target.form)) event.target.blur();
     return;
   }

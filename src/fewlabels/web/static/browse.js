@@ -2,7 +2,7 @@
 
 import { post } from "./api.js";
 import { colorOf } from "./colors.js";
-import { button, byId, fill, h, hints, isTouch, kbd, note, option, speak, toast, wait } from "./dom.js";
+import { again, button, byId, fill, h, hints, isTouch, kbd, note, option, speak, toast, wait } from "./dom.js";
 import { classOfKey } from "./keys.js";
 import { PointMap } from "./map.js";
 import { picture, thumbnail } from "./pictures.js";
@@ -250,7 +250,7 @@ export class BrowseView {
     }
     if (turn !== this.turn) return;
     if (answer.reason) {
-      this.count.textContent = `There is no map yet. ${answer.reason}`;
+      fill(this.count, `There is no map yet. ${answer.reason} `, again(() => this.refresh()));
       return;
     }
     this.total = answer.total;
@@ -301,7 +301,7 @@ export class BrowseView {
     } catch (error) {
       if (turn !== this.turn) return;
       this.blocks.delete(block);
-      this.count.textContent = error.message;
+      fill(this.count, `${error.message} `, again(() => this.refresh()));
       return;
     }
     if (turn !== this.turn) return;
@@ -533,7 +533,7 @@ export class BrowseView {
     if (done.num_others) parts.push(`${number(done.num_others)} left out: other people answered.`);
     if (done.num_held) parts.push(`${number(done.num_held)} left out: the Label view of a tab is about to show them.`);
     if (changed.size) parts.push("Backspace takes that back.");
-    toast(parts.join(" "), 6);
+    toast(parts.join(" "), 6, null, "change");
     speak(parts.join(" "));
     if (!this.dialog.open) this.selected.clear();
     this.#selectionChanged();
@@ -545,7 +545,7 @@ export class BrowseView {
     const last = this.history.pop();
     if (!last) return toast("Nothing was changed here yet.");
     const done = await this.page.change(last);
-    if (done) toast(`Taken back for ${images(done.items.length)}.`, 4);
+    if (done) toast(`Taken back for ${images(done.items.length)}.`, 4, null, "change");
     await this.refresh();
     if (this.dialog.open) this.#drawImage();
   }
@@ -627,7 +627,7 @@ export class BrowseView {
     const what = event.kind === "label" ? `labeled it ${event.label}` : event.kind === "relabel" ? `${KINDS.relabel} ${event.label}` : KINDS[event.kind];
     const undo = async () => {
       const done = await this.page.change({ items: [this.shown.id], verb: "undo", target: event.uuid });
-      if (done) toast("The answer was taken back.", 4);
+      if (done) toast("The answer was taken back.", 4, null, "change");
       this.isStale = true;
       this.#drawImage();
     };

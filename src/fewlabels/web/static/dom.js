@@ -26,6 +26,9 @@ export function button(content, onclick, props = {}) {
   return h("button", { type: "button", class: "button", onclick, ...props }, content);
 }
 
+/** Offers to ask once more for what did not come. */
+export const again = (act) => button("Try again", act, { class: "link" });
+
 export const kbd = (text) => h("kbd", {}, text);
 
 /** Which keys do what, in short. */
@@ -46,13 +49,15 @@ export function table(titles, rows) {
   return h("table", { class: "balance", role: "table" }, h("thead", { role: "rowgroup" }, head), h("tbody", { role: "rowgroup" }, rows.map((cells) => h("tr", { role: "row" }, cells.map(cell)))));
 }
 
-/** Show a message for some seconds; `action` is the text and the function of a button. */
-export function toast(text, seconds = 6, action = null) {
+/** Show a message for some seconds; `action` is the text and the function of a button. One about a `topic` takes the place of the one before. */
+export function toast(text, seconds = 6, action = null, topic = "") {
   const act = () => {
     shown.remove();
     action[1]();
   };
   const shown = h("div", { class: "toast" }, text, action && [" ", button(action[0], act)]);
+  if (topic) byId("toasts").querySelector(`[data-topic="${topic}"]`)?.remove();
+  shown.dataset.topic = topic;
   byId("toasts").append(shown);
   setTimeout(() => shown.remove(), seconds * 1000);
 }
@@ -105,7 +110,7 @@ export function ask(title, content, choices = null, input = null) {
     const buttons = names.map((name) => button(offered[name], () => close(name), { class: kind, autofocus: !choices }));
     const cancel = choices ? button("Cancel", () => dialog.close()) : null;
     fill(dialog, h("form", { onsubmit }, h("h2", { id: "dialog-title" }, title), content, field, h("div", { class: "row" }, cancel, buttons)));
-    dialog.onclose = () => resolve(answer);
+    dialog.onclose = () => dialog.open || resolve(answer); // open: another one by now
     dialog.showModal();
     field?.select();
   });

@@ -1,7 +1,7 @@
 // Have I labeled enough? Accuracy with its interval, the curve, balance, likely slips.
 
 import { get } from "./api.js";
-import { button, byId, fill, h, kbd, note, table, wait } from "./dom.js";
+import { again, button, byId, fill, h, kbd, note, table, wait } from "./dom.js";
 import { doubtful, drawPeople } from "./people.js";
 import { thumbnail } from "./pictures.js";
 import { percent, plural } from "./words.js";
@@ -132,7 +132,7 @@ export class ResultsView {
       const status = await wait(first, "Reading the results …", get("/api/results"));
       if (turn === this.turn) this.draw(status);
     } catch (error) {
-      fill(this.box, h("p", { class: "quiet" }, error.message));
+      if (turn === this.turn) fill(this.box, h("p", { class: "quiet" }, `${error.message} `, again(() => this.enter())));
     }
     if (turn !== this.turn || !this.slips) return;
     const people = await get("/api/people").catch(() => null);

@@ -2,7 +2,7 @@
 
 import { post } from "./api.js";
 import { colorOf, dot } from "./colors.js";
-import { button, byId, fill, h, hints, isTouch, kbd, option, speak, toast, wait } from "./dom.js";
+import { again, button, byId, fill, h, hints, isTouch, kbd, option, speak, toast, wait } from "./dom.js";
 import { classOfKey } from "./keys.js";
 import { address, thumbnail } from "./pictures.js";
 import { featuresStatus, number, percent, plural } from "./words.js";
@@ -115,6 +115,7 @@ export class ReviewView {
       if (isNew) this.countsInside = null;
     }
     const { counts } = this;
+    this.isAnyClass = !path;
     const isEmpty = !path && counts[this.name] === 0;
     const place = state.classes.findIndex(({ name }) => (isEmpty ? counts[name] > 0 : encodeURIComponent(name) === path));
     if (place >= 0) this.place = place;
@@ -150,7 +151,7 @@ export class ReviewView {
     try {
       answer = await wait(this.note, `Looking for images of ${this.name} …`, post("/api/review", wish, { seconds: 65 }));
     } catch (error) {
-      this.note.textContent = error.message;
+      if (turn === this.turn) fill(this.note, `${error.message} `, again(() => this.load()));
     }
     if (turn !== this.turn) return; // another class was asked for meanwhile
     this.isLoading = false;
@@ -164,6 +165,11 @@ export class ReviewView {
     this.likeFile = answer?.like[0]?.file ?? "";
     this.tiles = answer?.tiles ?? [];
     this.numAll = answer?.num_all ?? 0;
+    if (this.isAnyClass && !this.isChoosing && !this.tiles.length && !this.counts[this.name] && this.nextPlace !== this.place) {
+      this.place = this.nextPlace; // the first predictions came after the address
+      this.page.setAddress(this.addressOf(this));
+      return this.load();
+    }
     this.by = answer?.by ?? null;
     const isUnlike = (tile) => this.isFinding || (!!this.like && tile.class !== this.name);
     this.unchosen = new Set(this.tiles.filter(isUnlike).map((tile) => tile.id));
@@ -240,7 +246,7 @@ export class ReviewView {
     if (done.items.length) this.history.push({ verb, items: done.items, undoes: uuid });
     const text = `${done.items.length} ${isCorrection ? "labeled" : "confirmed"} as ${name}`;
     speak(`${text}.`);
-    toast(`${text}. Backspace takes that back.`, 4);
+    toast(`${text}. Backspace takes that back.`, 4, null, "change");
     return true;
   }
 
@@ -277,7 +283,7 @@ export class ReviewView {
     const last = this.history.pop();
     if (!last) return toast("Nothing was labeled here yet.");
     const done = await this.page.change(last);
-    if (done) toast(`${plural(done.items.length, "label")} taken back.`, 4);
+    if (done) toast(`${plural(done.items.length, "label")} taken back.`, 4, null, "change");
     const isHere = done && last.items.every((id) => this.given.delete(id));
     return isHere ? this.drawTiles() : this.load();
   }
