@@ -36,7 +36,8 @@ from fewlabels.experiments.evaluation.label_errors import likely_errors
 from fewlabels.models.efficientnet import efficientnet_lite0
 from fewlabels.models.embedding import embedded
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
-from fewlabels.web.guesses import HEAD, num_at_once, out_of_fold
+from fewlabels.projects.training_plan import HEAD
+from fewlabels.web.guesses import out_of_fold
 
 RESULT = Path(__file__).parent / "results" / "label_errors.json"
 NUM_ROWS, NUM_ITEMS, NUM_LABELS, NUM_WRONG, NUM_SEEDS = 6_000, 2_000, 200, 6, 20
@@ -83,7 +84,7 @@ def before(head: Any, pool: Pool) -> Integers:
 
 def shown(flagged: Integers) -> Integers:
     """Return what the page shows at first."""
-    return flagged[: num_at_once(NUM_LABELS)]
+    return flagged[: max(5, NUM_LABELS // 20)]
 
 
 def filtered(shares: Floats, labels: Integers, way: str) -> Integers:

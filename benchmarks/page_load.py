@@ -23,12 +23,14 @@ from uuid import uuid4
 
 from benchmarks.page import TOKEN, Server
 from benchmarks.page_speed import processor, spread
+from fastapi import APIRouter
 from PIL import Image
 
 from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
 from fewlabels.projects.store import Event, Kind, ListedFile
 from fewlabels.projects.store.schema import ROUND_ITEMS, ROUNDS, renew_checksums
+from fewlabels.web.app import add_labeling
 from fewlabels.web.messages import Action, Turn
 from fewlabels.web.session import Session
 
@@ -119,14 +121,16 @@ def costs(folder: Path, times: int) -> dict[str, float]:
     """Return the processor time, in milliseconds, of what the page asks for."""
     tab, given = str(uuid4()), []
     with Project.open(folder) as project:
-        session = Session(project)
+        session, routes = Session(project), APIRouter()
+        add_labeling(routes, session)
+        act = next(one.endpoint for one in routes.routes if one.path == "/api/act")
         begun = time.process_time()
         session.state()
         first = round(1000 * (time.process_time() - begun), 1)
 
         def send(verb: str, **facts: Any) -> None:
             facts |= {"tab": tab, "annotator": "eve", "uuid": str(uuid4())}
-            session.act(Action(verb=verb, **facts))
+            act(Action(verb=verb, **facts))
 
         def lease() -> None:
             turn = Turn(tab=tab, annotator="eve", count=12)

@@ -1,5 +1,7 @@
 """Every figure in README and docs follows from a record under version control."""
 
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,12 @@ NOT_MEASURED = {
     "docs/theory.md": {"95 %": "level of an interval"},
 }
 """Numbers with a unit that nobody measured, by page, and what they are."""
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=attrgetter("stem"))
+def test_what_measured_them_can_be_run_again(path):
+    """A benchmark that nobody runs still imports what is there."""
+    import_module(f"benchmarks.{path.stem}")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)

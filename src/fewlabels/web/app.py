@@ -87,7 +87,7 @@ def make_app(
         broadcaster.notify()
 
     writing = APIRouter(dependencies=[Depends(notify)])
-    _add_labeling(writing, session)
+    add_labeling(writing, session)
     _add_writing(writing, session, browse)
     add_studio(writing, session, background, browse)
     app.include_router(writing)
@@ -146,7 +146,8 @@ def _add_writing(app: APIRouter, session: Session, browse: Browse) -> None:
     app.post("/api/import/undo")(session.undo_import)
 
 
-def _add_labeling(app: APIRouter, session: Session) -> None:
+def add_labeling(app: APIRouter, session: Session) -> None:
+    """Add the route by which people label."""
     @app.post("/api/act")
     def act(action: Action) -> Facts:
         """Store an action of a person; the same one again changes nothing."""
