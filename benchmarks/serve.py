@@ -4,7 +4,8 @@ A head over the default encoder at 160 pixels is fitted to 200 photographs of CI
 and saved as an export has it. ``fewlabels serve`` runs it as a user would. Each of 50
 clients, threads of another process, sends one photograph after another (JPEG, 320 x 240
 pixels, made from CIFAR-10) over a connection of its own, without a pause. Seconds are
-those of the clients.
+those of the clients. Before that, the model's ONNX file predicts 500 other photographs
+of 160 x 160 pixels: "onnx" says how far its probabilities are from torch's.
 
 Run ``FEWLABELS_DATA=DIR python -m benchmarks.serve``; two minutes. Writes
 benchmarks/results/serve.json.
@@ -29,13 +30,15 @@ from typing import Any
 import numpy as np
 import torch
 from benchmarks.study import RESULTS
+from onnxruntime import InferenceSession
 from PIL import Image
+from torch.nn import functional
 
 from fewlabels import data, rng, training
 from fewlabels.experiments.acquisition import hidden
 from fewlabels.models import model_folder
 from fewlabels.models.encoders import ENCODER
-from fewlabels.pool import Answers
+from fewlabels.pool import Answers, ArrayImages
 
 RECORD = RESULTS / "serve.json"
 CLIENTS, SECONDS = 50, 60.0
@@ -57,6 +60,27 @@ def write_model(folder: Path) -> list[bytes]:
         Image.fromarray(pixels).resize((320, 240)).save(file, "JPEG")
         photographs.append(file.getvalue())
     return photographs
+
+
+def onnx_difference(folder: Path) -> dict[str, Any]:
+    """Return how predictions of a model's ONNX file differ from those of torch."""
+    model = model_folder.load_model(folder)
+    model_folder.write_onnx(folder / "model.onnx", model.classifier, (3, 160, 160))
+    every = torch.arange(500)
+    small = data.load("cifar10").test.images.read(every)
+    images = functional.interpolate(small.float(), size=160, mode="bicubic")
+    pixels = images.clamp(0, 255).round().to(torch.uint8)
+    logits = model.classifier.outputs(ArrayImages(pixels), every).logits
+    expected = torch.softmax(logits, dim=1).numpy()
+    session = InferenceSession(folder / "model.onnx")
+    parts = [session.run(None, {"images": p.numpy()})[0] for p in pixels.split(50)]
+    given = np.concatenate(parts)
+    same = given.argmax(1) == expected.argmax(1)
+    return {
+        "photographs": len(pixels),
+        "largest difference of a probability": float(np.abs(given - expected).max()),
+        "same class": int(same.sum()),
+    }
 
 
 def load(port: int, photographs: list[bytes], seconds: float) -> dict[str, Any]:
@@ -111,6 +135,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         photographs = write_model(Path(place) / "model")
+        onnx = onnx_difference(Path(place) / "model")
         command = [sys.executable, "-m", "fewlabels", "serve", f"{place}/model"]
         server = subprocess.Popen(
             command,
@@ -133,6 +158,7 @@ def main() -> None:
     own = after.user + after.system - before.user - before.system
     children = ended.children_user + ended.children_system
     record |= {
+        "onnx": onnx,
         "processors": os.cpu_count(),
         "load average": round(os.getloadavg()[0], 1),
         "processor seconds of the clients": round(own, 1),
