@@ -28,6 +28,7 @@ Example:
     [('Training', 0, 2), 1, (1, {'loss': 0.5}), 1, 'done']
 """
 
+import math
 import os
 import shutil
 import sys
@@ -82,6 +83,7 @@ _part: ContextVar[str] = ContextVar("fewlabels_part", default="")
 _asked: ContextVar[Callable[[], bool] | None] = ContextVar(
     "fewlabels_asked", default=None
 )
+_UNITS = {"year": 31_557_600, "day": 86_400, "hour": 3600, "minute": 60, "second": 1}
 _num_handling = 0  # of this process, as signals are
 
 
@@ -274,6 +276,24 @@ def call_alone(function: Callable[[P], R], part: P) -> R:
         return function(part)
 
 
+def duration(seconds: float) -> str:
+    """Return a time in words.
+
+    Example:
+        >>> duration(0.2), duration(61), duration(7000)
+        ('a second', 'about 1 minute', 'about 1.9 hours')
+        >>> duration(4e5), duration(4e8)
+        ('about 4.6 days', 'about 12.7 years')
+    """
+    if seconds <= 1:
+        return "a second"
+    unit, length = next(unit for unit in _UNITS.items() if seconds >= unit[1])
+    number = f"{seconds / length:.1f}"
+    if unit in {"second", "minute"}:
+        number = f"{math.ceil(seconds / length - 0.5)}"
+    return f"about {number} {unit}{'' if number in {'1', '1.0'} else 's'}"
+
+
 # --------------------------------------------------------- notebooks and scripts
 
 _SECONDS = 0.2  # between two changes of the line
@@ -360,6 +380,5 @@ def shown() -> AbstractContextManager[None]:
     if getattr(shell, "kernel", None) is not None:
         return reporting(_CELL)
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    if is_terminal and os.environ.get("TERM") != "dumb":
-        return reporting(_TERMINAL)
-    return nullcontext()
+    is_shown = is_terminal and os.environ.get("TERM") != "dumb"
+    return reporting(_TERMINAL) if is_shown else nullcontext()
