@@ -359,7 +359,7 @@ class TerminalLine(CellLine):
     def _write(self, line: str) -> None:
         # The cursor waits at the start, so that what a script prints replaces the line.
         room = shutil.get_terminal_size().columns - 1
-        sys.stderr.write(f"\r\x1b[K{line[:room]}\r")
+        sys.stderr.write(f"\r{line[:room]:<{room}}\r")
         sys.stderr.flush()
 
 

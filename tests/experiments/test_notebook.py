@@ -94,10 +94,12 @@ class Screen(io.StringIO):
 def test_a_script_shows_the_same_in_a_terminal_and_wipes_it(monkeypatch):
     monkeypatch.setattr(sys, "stderr", screen := Screen())
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
     list(fewlabels.run(labeled_pool(), trainer=supervised(), **OPTIONS))
-    written = screen.getvalue().split("\r\x1b[K")
-    assert "Training 0/20\r" in written
-    assert written[-1] == "\r"
+    written = screen.getvalue().split("\r")
+    assert {len(line) for line in written} == {0, 79}
+    assert "Training 0/20" in map(str.rstrip, written)
+    assert not written[-2].strip()
 
 
 @pytest.mark.parametrize("how", ["quiet", "file", "dumb", "none"])

@@ -105,8 +105,8 @@ def run(
             cells = folder.missing(cell for cell in group if cell not in tried)
             tried += cells
             for ended in run_cells(cells, folder, executor, **extras):
-                advance(1)
                 yield ended
+                advance(1)  # below what the caller printed
 
 
 def run_cells(
