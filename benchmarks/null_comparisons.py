@@ -31,9 +31,10 @@ from fewlabels.experiments.bench import Experiment
 from fewlabels.experiments.bench.experiment import cell_of
 from fewlabels.experiments.bench.folder import CellResult, ConditionResults, Results
 from fewlabels.experiments.evaluation import paired_tests
+from fewlabels.experiments.evaluation.comparisons import LEVEL
 from fewlabels.experiments.runs import RoundLine
 from fewlabels.gram import wide_head_kernel
-from fewlabels.report.bench_sections import END, LEVEL, Context, context_of
+from fewlabels.report.bench_sections import END, Context, context_of
 
 OUT = Path(__file__).parent / "results" / "null_comparisons.json"
 NUM_SEEDS, START, QUERY, BUDGET = 10, 10, 20, 70

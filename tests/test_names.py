@@ -168,9 +168,10 @@ def test_what_lacks_the_method_is_refused(choice):
         resolve("thing", choice, options, KNOWN, method="fill(box)")
 
 
-def test_a_class_in_place_of_an_object_is_refused():
+@pytest.mark.parametrize("options", [{}, {"width": 3}])
+def test_a_class_in_place_of_an_object_is_refused(options):
     with pytest.raises(UsageError, match=r"is a class; give Box\("):
-        resolve("thing", Box, {}, KNOWN)
+        resolve("thing", Box, options, KNOWN)
 
 
 @pytest.mark.parametrize("options", [[1], "width", {1: 2}, 3])

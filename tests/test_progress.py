@@ -8,6 +8,7 @@ from fewlabels.progress import (
     Canceled,
     Interrupt,
     current_part,
+    duration,
     handle_cancellation,
     is_stopped,
     part,
@@ -206,3 +207,18 @@ def test_nobody_who_asks_stops_nothing():
 def test_what_ends_by_itself_while_handling_ends_as_it_did():
     with pytest.raises(KeyError), stopping(lambda: True), handle_cancellation():
         raise KeyError
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.0, "a second"),
+        (12.4, "about 12 seconds"),
+        (89, "about 1 minute"),
+        (600, "about 10 minutes"),
+        (3600, "about 1.0 hour"),
+        (9000, "about 2.5 hours"),
+    ],
+)
+def test_times_as_people_say_them(seconds, words):
+    assert duration(seconds) == words

@@ -79,9 +79,16 @@ def resolve(
         if choice not in known and ":" not in choice:
             raise UnknownNameError(kind, choice, known)
         result = known[choice] if choice in known else import_object(kind, choice)
+    attribute = (method or "").partition("(")[0]
+    lacking = UsageError(f"{choice!r} is not a {kind}: it has no method {method}.")
     if isinstance(choice, str) and callable(result):
-        result = _build(choice, result, options)
-    elif options:
+        try:
+            result = _build(choice, result, options)
+        except UsageError as error:
+            if isinstance(result, type) and method and not hasattr(result, attribute):
+                raise lacking from error
+            raise
+    elif options and not (method and isinstance(result, type)):
         raise UsageError(
             f"The {kind} is an object already; it takes no options {sorted(options)}."
         )
@@ -89,8 +96,8 @@ def resolve(
         return result
     if isinstance(result, type):
         raise UsageError(f"{choice!r} is a class; give {result.__name__}(...) instead.")
-    if not callable(getattr(result, method.partition("(")[0], None)):
-        raise UsageError(f"{choice!r} is not a {kind}: it has no method {method}.")
+    if not callable(getattr(result, attribute, None)):
+        raise lacking
     return result
 
 

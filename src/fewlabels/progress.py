@@ -1,7 +1,8 @@
 """How long-running work reports progress, is stopped, and is shared.
 
 Work calls :func:`track` and :func:`tell`; a terminal, a file or a test receives the
-reports by :func:`reporting`. Without a reporter nothing happens.
+reports by :func:`reporting`. Without a reporter, runs and benchmarks show a line in a
+notebook or terminal, except inside :func:`quiet`; other work shows nothing.
 
 Callers stop work by :func:`stopping`. Most work is simply interrupted. A training,
 which would lose what it has not saved, stops between two steps: it runs inside
@@ -27,6 +28,9 @@ Example:
     [('Training', 0, 2), 1, (1, {'loss': 0.5}), 1, 'done']
 """
 
+import math
+import os
+import shutil
 import sys
 import time
 import warnings
@@ -79,6 +83,7 @@ _part: ContextVar[str] = ContextVar("fewlabels_part", default="")
 _asked: ContextVar[Callable[[], bool] | None] = ContextVar(
     "fewlabels_asked", default=None
 )
+_UNITS = {"year": 31_557_600, "day": 86_400, "hour": 3600, "minute": 60, "second": 1}
 _num_handling = 0  # of this process, as signals are
 
 
@@ -271,7 +276,25 @@ def call_alone(function: Callable[[P], R], part: P) -> R:
         return function(part)
 
 
-# ------------------------------------------------------------------ notebooks
+def duration(seconds: float) -> str:
+    """Return a time in words.
+
+    Example:
+        >>> duration(0.2), duration(61), duration(7000)
+        ('a second', 'about 1 minute', 'about 1.9 hours')
+        >>> duration(4e5), duration(4e8)
+        ('about 4.6 days', 'about 12.7 years')
+    """
+    if seconds <= 1:
+        return "a second"
+    unit, length = next(unit for unit in _UNITS.items() if seconds >= unit[1])
+    number = f"{seconds / length:.1f}"
+    if unit in {"second", "minute"}:
+        number = f"{math.ceil(seconds / length - 0.5)}"
+    return f"about {number} {unit}{'' if number in {'1', '1.0'} else 's'}"
+
+
+# --------------------------------------------------------- notebooks and scripts
 
 _SECONDS = 0.2  # between two changes of the line
 
@@ -311,24 +334,51 @@ class CellLine:
     def _show(self, *, is_due: bool) -> None:
         if not is_due and time.monotonic() - self._shown_at < _SECONDS:
             return
-        from IPython.display import display
-
         self._shown_at = time.monotonic()
         parts = [f"{task} {done}/{total}" for task, done, total in self._tasks.values()]
         parts += [f"{name} {value:.3g}" for name, value in self._figures.items()]
-        line = " · ".join(parts)
+        self._write(" · ".join(parts))
+
+    def _write(self, line: str) -> None:
+        from IPython.display import display
+
         if self._display is None:
             self._display = display({"text/plain": line}, raw=True, display_id=True)
         else:
             self._display.update({"text/plain": line}, raw=True)
 
 
-_LINE = CellLine()  # below the cell that is running
+class TerminalLine(CellLine):
+    """The same in the last line of a terminal, which is wiped at the end."""
+
+    def finish(self, handle: int) -> None:
+        """Forget a task, and wipe the line after the last one."""
+        del self._tasks[handle]
+        self._show(is_due=True) if self._tasks else self._write("")
+
+    def _write(self, line: str) -> None:
+        # The cursor waits at the start, so that what a script prints replaces the line.
+        room = shutil.get_terminal_size().columns - 1
+        sys.stderr.write(f"\r{line[:room]:<{room}}\r")
+        sys.stderr.flush()
 
 
-def shown_in_notebook() -> AbstractContextManager[None]:
-    """Show progress of the block in a notebook, unless it is shown already."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if getattr(shell, "kernel", None) is None or _reporters.get():
+_CELL, _TERMINAL = CellLine(), TerminalLine()
+_is_quiet: ContextVar[bool] = ContextVar("fewlabels_quiet", default=False)
+
+
+def quiet() -> AbstractContextManager[None]:
+    """Show no progress of the block by itself; see :func:`shown`."""
+    return _assigned(_is_quiet, value=True)
+
+
+def shown() -> AbstractContextManager[None]:
+    """Show progress of the block in a notebook or terminal, unless it is already."""
+    if _reporters.get() or _is_quiet.get():
         return nullcontext()
-    return reporting(_LINE)
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if getattr(shell, "kernel", None) is not None:
+        return reporting(_CELL)
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    is_shown = is_terminal and os.environ.get("TERM") != "dumb"
+    return reporting(_TERMINAL) if is_shown else nullcontext()

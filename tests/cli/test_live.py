@@ -2,10 +2,12 @@
 
 import io
 import math
+import sys
 
 import pytest
 from rich.console import Console
 
+from fewlabels import progress
 from fewlabels.cli.terminal import Bars, Terminal
 from fewlabels.experiments.runs import TrainingLog
 from fewlabels.files import read_entries as read
@@ -107,7 +109,8 @@ def test_where_nobody_can_see_it_nothing_is_shown(kind, monkeypatch):
     err = Console(file=stream, width=80)
     assert err.is_terminal == (kind != "file")
     terminal = Terminal(kind == "quiet", Console(file=io.StringIO()), err)
-    with terminal.busy(), track("Training", 2) as advance:
+    monkeypatch.setattr(sys, "stderr", stream)
+    with terminal.busy(), progress.shown(), track("Training", 2) as advance:
         advance(1)
         tell(1, ALL)
     assert stream.getvalue() == ""

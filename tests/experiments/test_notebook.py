@@ -1,8 +1,10 @@
-"""Progress below the cell of a notebook, where nobody else listens."""
+"""Progress in a notebook or a terminal, where nobody else listens."""
 
+import io
 import pickle
 import sys
 import types
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -63,25 +65,52 @@ def test_nothing_is_shown_twice_or_elsewhere(cell, monkeypatch):
 
     with (
         progress.reporting(Listener()),
-        progress.shown_in_notebook(),
+        progress.shown(),
         progress.track("x", 1),
     ):
         pass
     monkeypatch.delitem(sys.modules, "IPython")
-    with progress.shown_in_notebook(), progress.track("x", 1):
+    with progress.shown(), progress.track("x", 1):
         pass
     assert cell == []
 
 
 def test_tasks_inside_tasks_share_a_line(cell):
     with (
-        progress.shown_in_notebook(),
+        progress.shown(),
         progress.track("Runs", 2, done=1),
         progress.track("Training", 3) as advance,
     ):
         advance()
     assert cell[0] == "Runs 1/2"
     assert "Runs 1/2 · Training 1/3" in cell
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_script_shows_the_same_in_a_terminal_and_wipes_it(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", screen := Screen())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    list(fewlabels.run(labeled_pool(), trainer=supervised(), **OPTIONS))
+    written = screen.getvalue().split("\r")
+    assert {len(line) for line in written} == {0, 79}
+    assert "Training 0/20" in map(str.rstrip, written)
+    assert not written[-2].strip()
+
+
+@pytest.mark.parametrize("how", ["quiet", "file", "dumb", "none"])
+def test_a_script_shows_nothing_where_nobody_looks(how, monkeypatch):
+    streams = {"file": io.StringIO(), "none": None}
+    monkeypatch.setattr(sys, "stderr", screen := streams.get(how, Screen()))
+    monkeypatch.setenv("TERM", "dumb" if how == "dumb" else "xterm")
+    asked = progress.quiet() if how == "quiet" else nullcontext()
+    with asked, progress.shown(), progress.track("Runs", 2) as advance:
+        advance()
+    assert screen is None or screen.getvalue() == ""
 
 
 # ---------------------------------------------------------------- what a round holds

@@ -19,7 +19,6 @@ from fewlabels.pool import ArrayImages, Pool
 from fewlabels.projects import plan
 from fewlabels.projects.training_plan import (
     MOST_JOINED,
-    duration,
     expected_seconds,
     from_scratch,
 )
@@ -214,18 +213,3 @@ def test_without_the_pretrained_network_pixels_are_compared(
 def test_no_plan_without_images(some):
     with pytest.raises(ShapeError, match="a plan is for images"):
         plan(some)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (0.0, "a second"),
-        (12.4, "about 12 seconds"),
-        (89, "about 1 minute"),
-        (600, "about 10 minutes"),
-        (3600, "about 1.0 hour"),
-        (9000, "about 2.5 hours"),
-    ],
-)
-def test_times_as_people_say_them(seconds, words):
-    assert duration(seconds) == words

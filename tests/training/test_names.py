@@ -262,7 +262,11 @@ def test_an_object_is_returned_as_it_is():
         training.resolve(trainer, {"mu": 3})
 
 
-@pytest.mark.parametrize("what", [3, "pathlib:Path"])
+@pytest.mark.parametrize("what", [3, "pathlib:Path", "fractions:Fraction"])
 def test_what_cannot_fit_is_refused(what):
-    with pytest.raises(UsageError, match="is not a trainer: it has no method fit"):
-        training.resolve(what)
+    message = (
+        r"not a trainer: it has no method fit\(.*\), and is no .*learner\.Learner\."
+    )
+    options = {"steps": 3} if what == "fractions:Fraction" else {}
+    with pytest.raises(UsageError, match=message):
+        training.resolve(what, options)

@@ -107,6 +107,11 @@ def test_a_view_that_was_not_asked_for_is_named():
         weights(training.resolve(Supervised(shown="strong")))
 
 
+def test_a_mistyped_kind_of_view_is_refused():
+    with pytest.raises(UnknownNameError, match=r"'week'\..*Known: strong, weak\."):
+        View("week")
+
+
 def test_views_of_unlabeled_items_need_some():
     with pytest.raises(UsageError, match="set mu above 0"):
         Unfed()

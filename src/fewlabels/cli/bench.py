@@ -19,6 +19,7 @@ from fewlabels.cli.terminal import Terminal, table
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.experiments import bench
 from fewlabels.experiments.settings import Choice, RunSettings, validated
+from fewlabels.progress import duration
 
 if TYPE_CHECKING:
     from fewlabels.report.bench_sections import ConditionContext, Context
@@ -40,8 +41,6 @@ def list_recipes(*, terminal: Json) -> None:
 
     Each has a twin NAME_supervised that trains on labeled images alone.
     """
-    from fewlabels.projects import duration
-
     recipes = [bench.recipe(name) for name in bench.names()]
     terminal.json([recipe.model_dump(mode="json") for recipe in recipes])
     drawn = Table(box=None, pad_edge=False)
@@ -278,8 +277,6 @@ def _cost(
     terminal: Terminal,
 ) -> "bench.ExperimentCost":
     """Say what an experiment will cost; train a few steps before, if asked to."""
-    from fewlabels.projects import duration
-
     name, seconds = experiment.name, None
     if num_steps is not None:
         seconds = bench.measure(experiment, num_steps)

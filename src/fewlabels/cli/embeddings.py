@@ -16,8 +16,7 @@ from fewlabels.errors import DataError, UsageError, check_range, count
 from fewlabels.jobs import LocalExecutor, RayExecutor
 from fewlabels.models.bulk import SHARD_SIZE, UNREADABLE, planned
 from fewlabels.names import DEFAULT_STRATEGY, check_known
-from fewlabels.progress import Mapper
-from fewlabels.projects.training_plan import duration
+from fewlabels.progress import Mapper, duration
 from fewlabels.search.blocks import local_processes
 from fewlabels.strategies.arrays import select as select_from_arrays
 from fewlabels.strategies.shards import select_shards

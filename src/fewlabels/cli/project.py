@@ -16,6 +16,7 @@ from fewlabels.cli.terminal import Terminal, command_line
 from fewlabels.errors import count
 from fewlabels.models.encoders import stronger
 from fewlabels.names import import_paths
+from fewlabels.progress import duration
 from fewlabels.projects import NextStep, Project, Status
 from fewlabels.projects.settings import NewProject
 from fewlabels.report.wording import why_unmeasured
@@ -272,8 +273,6 @@ def train(
     Options:
         trainer: Another trainer, this time. [default: the project's]
     """
-    from fewlabels.projects import duration
-
     with Project.open(place, allow_code=allow_code) as project:
         expected = project.expectation(trainer)
         if expected:

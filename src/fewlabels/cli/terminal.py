@@ -4,7 +4,7 @@ import json
 import shlex
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fewlabels.cli import harmless
-from fewlabels.progress import redirect_warnings, reporting
+from fewlabels.progress import quiet, redirect_warnings, reporting
 
 _INDENT = 13
 _PACE_SECONDS = 300.0  # the last minutes say how long the rest will take
@@ -63,7 +63,7 @@ class Terminal:
         """Show progress bars for the work in the block, where somebody can see them."""
         can_move = self.err.is_terminal and not self.err.is_dumb_terminal
         is_shown = can_move and not (self.is_quiet or self.as_json)
-        bars = reporting(Bars(self.err)) if is_shown else nullcontext()
+        bars = reporting(Bars(self.err)) if is_shown else quiet()
         with bars, redirect_warnings(lambda text: self.say(f"Note: {text}")):
             yield
 

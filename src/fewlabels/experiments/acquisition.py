@@ -86,7 +86,7 @@ def rounds(
             mark = mark_of(trainer, pool, test, train_seed, step) if folder else ""
             evaluations = Evaluations(test, folder, mark, timer)
         with (
-            progress.shown_in_notebook(),
+            progress.shown(),
             progress.part(f"round-{step:03d}"),
             timer("train"),
         ):
@@ -101,7 +101,7 @@ def rounds(
         asked = Query()
         if size > 0:
             draws = stream(seeds.query, "query", step)
-            with progress.shown_in_notebook(), timer("query"):
+            with progress.shown(), timer("query"):
                 asked = strategy.select(classifier, pool, size, draws, history=history)
             check_query(asked, pool, size)
         answers = oracle.answer(asked)

@@ -25,10 +25,11 @@ from fewlabels.models.embedding import embedded
 from fewlabels.models.model_folder import load_model, save_model
 from fewlabels.names import identity
 from fewlabels.pool import UNKNOWN, Pool
+from fewlabels.progress import duration
 from fewlabels.projects import folder as folders
 from fewlabels.projects.settings import assumed_shares, with_shares
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.projects.training_plan import duration, expected_seconds
+from fewlabels.projects.training_plan import expected_seconds
 from fewlabels.protocols import Classifier, Trainer
 from fewlabels.rng import stream
 

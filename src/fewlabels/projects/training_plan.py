@@ -49,7 +49,6 @@ SMALL_SIDE = 32
 _NUM_AXES = 3  # of an image
 _NUM_TIMED, _NUM_STEPS = 32, 5  # images, and steps of a training that takes some
 
-_UNITS = {"year": 31_557_600, "day": 86_400, "hour": 3600, "minute": 60, "second": 1}
 
 Clock = Callable[[], float]
 
@@ -309,21 +308,3 @@ def expected_seconds(
     started = clock()
     factor = known.rehearse(len(images), num_classes, width)
     return seconds + (clock() - started) * factor
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words.
-
-    Example:
-        >>> duration(0.2), duration(61), duration(7000)
-        ('a second', 'about 1 minute', 'about 1.9 hours')
-        >>> duration(4e5), duration(4e8)
-        ('about 4.6 days', 'about 12.7 years')
-    """
-    if seconds <= 1:
-        return "a second"
-    unit, length = next(unit for unit in _UNITS.items() if seconds >= unit[1])
-    number = f"{seconds / length:.1f}"
-    if unit in {"second", "minute"}:
-        number = f"{math.ceil(seconds / length - 0.5)}"
-    return f"about {number} {unit}{'' if number in {'1', '1.0'} else 's'}"

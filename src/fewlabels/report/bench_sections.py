@@ -18,13 +18,10 @@ from fewlabels.experiments.acquisition import query_size
 from fewlabels.experiments.bench.experiment import Experiment
 from fewlabels.experiments.bench.folder import ConditionResults, Results
 from fewlabels.experiments.bench.published import TABLE_3_ZERO_SHOT
-from fewlabels.experiments.evaluation.comparisons import Array
+from fewlabels.experiments.evaluation.comparisons import LEVEL, Array
 from fewlabels.report import wording
 from fewlabels.report.figures import Curve, Point, draw_curves, hues
 from fewlabels.report.page import Block, Column, Entry, Row, Section, Table
-
-LEVEL = 0.05
-"""Level of the tests."""
 
 OTHER_SCALE = "Not the paper's scale"
 """Part of the titles of experiments for two cores."""

@@ -63,14 +63,14 @@ def in_percent(share: float | None, digits: int = 1) -> str:
     return MISSING if share is None else decimal(100 * share, digits)
 
 
-def signed(value: float, digits: int = 2) -> str:
+def signed(value: float) -> str:
     """Return a number with its sign; nothing that rounds to zero has one.
 
     Example:
-        >>> signed(0.126), signed(-1.5, 1).replace("\N{MINUS SIGN}", "-"), signed(-0.0)
-        ('+0.13', '-1.5', '0.00')
+        >>> signed(0.126), signed(-1.5).replace("\N{MINUS SIGN}", "-"), signed(-0.0)
+        ('+0.13', '-1.50', '0.00')
     """
-    text = decimal(abs(value), digits)
+    text = decimal(abs(value))
     if text == MISSING or not float(text):
         return text
     return f"{'+' if value > 0 else _MINUS}{text}"

@@ -299,7 +299,10 @@ def resolve(
             known[trainer] = _Alias("", trainer, "")
     elif isinstance(trainer, Learner):
         trainer = training_of(trainer)
-    method = "fit(pool, generator, *, workspace, on_checkpoint)"
+    method = (
+        "fit(pool, generator, *, workspace, on_checkpoint), and is no "
+        "fewlabels.training.learner.Learner"
+    )
     resolved = resolve_name("trainer", trainer, options or {}, known, method=method)
     return resolved if isinstance(resolved, Trainer) else ExternalTrainer(resolved)
 

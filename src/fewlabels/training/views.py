@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from fewlabels.data.augment import Strong, WeakAugment
 from fewlabels.data.derived import row_digest
 from fewlabels.errors import Settings
 from fewlabels.models import Network, NetworkClassifier, as_input, moments
+from fewlabels.names import check_known
 from fewlabels.pool import Images, Pool, RowSource, read_rows
 from fewlabels.protocols import Classifier
 
@@ -47,12 +48,17 @@ _MOST_NEIGHBORS_FROM = 6000  # rows of a pool that are looked at; others are pas
 _BLOCK = 1024
 
 
-class View(NamedTuple):
+@dataclass(frozen=True)
+class View:
     """A view of the items of a step that a learner wants."""
 
     kind: Kind
     is_labeled: bool = False
     """Of the labeled items of the step; else of the unlabeled ones."""
+
+    def __post_init__(self) -> None:
+        """Check the kind."""
+        check_known("kind of view", self.kind, Kind)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,10 +1,13 @@
+import io
 import json
+import sys
 
 import pytest
 import torch
 from tests.experiments.bench import little
 from tests.experiments.bench.little import done, opened, rounds
 
+from fewlabels import progress
 from fewlabels.errors import ForeignFolderError, UsageError
 from fewlabels.experiments.bench.experiment import Cell, Condition, noise_cells, plan
 from fewlabels.experiments.bench.folder import BenchFolder, read_results
@@ -25,6 +28,20 @@ def test_every_run_is_done_once_and_beginnings_come_first(finished):
     assert engine.done == list(todo.all)
     assert all(one.error is None for one in ended)
     assert not folder.missing(todo.all)
+
+
+def test_a_terminal_shows_how_many_are_done_below_what_the_caller_prints(
+    tmp_path, monkeypatch
+):
+    screen = io.StringIO()
+    screen.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress, "_SECONDS", 0)
+    for _ in run(little.experiment(seeds=(0,)), tmp_path / "b", little.Here()):
+        screen.write("printed\n")
+    shown = " ".join(screen.getvalue().split())
+    assert shown == "Runs 0/3 printed Runs 1/3 printed Runs 2/3 printed Runs 3/3"
 
 
 def test_strategies_of_a_seed_share_their_beginning_and_it_changes_nothing(

@@ -99,14 +99,14 @@ def run(
     extras = {"tensorboard": tensorboard, "predictions": predictions}
     done, total = len(todo.all) - len(folder.missing(todo.all)), len(todo.all)
     with ExitStack() as stack:
-        with progress.shown_in_notebook():
+        with progress.shown():
             advance = stack.enter_context(progress.track("Runs", total, done=done))
         for group in (todo.beginnings, todo.all):
             cells = folder.missing(cell for cell in group if cell not in tried)
             tried += cells
             for ended in run_cells(cells, folder, executor, **extras):
-                advance(1)
                 yield ended
+                advance(1)  # below what the caller printed
 
 
 def run_cells(

@@ -212,7 +212,6 @@ def labels_saved(
     random_accuracies: ArrayLike,
     *,
     random_labels: ArrayLike | None = None,
-    level: float = 0.95,
 ) -> tuple[Saving, ...]:
     """Return how many random labels reach what a strategy reached, with intervals.
 
@@ -221,8 +220,9 @@ def labels_saved(
     the labels themselves would run below a curve that bends, and make savings too
     large. The answer is where it first reaches the strategy's mean accuracy. Two cases
     have no number: random may be as good at its first measurement already, or not at
-    its last one. The interval is that of the percentile bootstrap over 2,000 resamples
-    of the seeds, drawn together for both (always the same draws), curves and all.
+    its last one. The interval (95 %) is that of the percentile bootstrap over 2,000
+    resamples of the seeds, drawn together for both (always the same draws), curves and
+    all.
 
     Example:
         >>> own = [[0.70, 0.80], [0.72, 0.81], [0.71, 0.84]]
@@ -237,7 +237,6 @@ def labels_saved(
         random_accuracies: Of random labels with the same seeds, shape (S, U).
         random_labels: Labels at each measurement of random, rising, shape (U,); by
             default the same as the strategy's.
-        level: How often the interval covers the truth, about.
 
     Returns:
         A saving per measurement of the strategy.
@@ -247,7 +246,6 @@ def labels_saved(
     given_U = num_labels if random_labels is None else random_labels
     random = "random_accuracies", random_accuracies
     labels_U, random_SU = curves(given_U, *random, axes, of="random")
-    check_range("level", level, above=0, below=1)
     num_seeds = len(own_ST)
     check_count("random_accuracies", len(random_SU), num_seeds, "seed")
     means_T = own_ST.mean(axis=0)
@@ -261,8 +259,8 @@ def labels_saved(
         ]
     )
     # The ends are draws themselves: between a number and infinity there is nothing.
-    low_T = np.quantile(drawn_BT, (1 - level) / 2, axis=0, method="lower")
-    high_T = np.quantile(drawn_BT, (1 + level) / 2, axis=0, method="higher")
+    low_T = np.quantile(drawn_BT, 0.025, axis=0, method="lower")
+    high_T = np.quantile(drawn_BT, 0.975, axis=0, method="higher")
     first, last = int(labels_U[0]), int(labels_U[-1])
     reached: dict[float, Reach] = {0: "from the start", np.inf: "never"}
     return tuple(

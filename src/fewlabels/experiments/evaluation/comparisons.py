@@ -410,20 +410,17 @@ class Penalties(NamedTuple):
         return dict(zip(self.names, self.shares.mean(axis=0).tolist(), strict=True))
 
 
-def penalty_matrix(
-    accuracies: Mapping[str, ArrayLike], *, level: float = LEVEL
-) -> Penalties:
+def penalty_matrix(accuracies: Mapping[str, ArrayLike]) -> Penalties:
     """Compare strategies pairwise, measurement by measurement.
 
     At each number of labels, the accuracies of two strategies with the same seeds are
-    compared by a paired t-test; the better one gets 1 / T where it is significant.
-    Where two differ by the same with every seed, nothing is tested, as in
-    :func:`paired_tests`, and neither gets anything; the authors' script would count it.
+    compared by a paired t-test; the better one gets 1 / T where it is significant at
+    5 %, not corrected for the number of tests, as in the paper. Where two differ by
+    the same with every seed, nothing is tested, as in :func:`paired_tests`, and neither
+    gets anything; the authors' script would count it.
 
     Args:
         accuracies: Accuracies of each strategy, shape (S, T), seeds in one order.
-        level: Two-sided level of each test; nothing is corrected for their number, as
-            in the paper.
 
     Returns:
         The matrix.
@@ -439,7 +436,7 @@ def penalty_matrix(
     for i, j in permutations(range(len(arrays)), 2):
         differences_ST = paired_differences(arrays[i], arrays[j])
         is_higher_T = differences_ST.mean(axis=0) > 0
-        is_significant_T = t_p_values(differences_ST) < level  # NaN is not
+        is_significant_T = t_p_values(differences_ST) < LEVEL  # NaN is not
         shares[i, j] = np.mean(is_significant_T & is_higher_T)
     return Penalties(tuple(accuracies), shares)
 

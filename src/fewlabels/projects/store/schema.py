@@ -45,8 +45,6 @@ _STATEMENTS = (  # {text} stands for text that sorts by its bytes
         state {text} NOT NULL CHECK (state IN ('present', 'missing')),
         details {text} NOT NULL,
         UNIQUE (path, digest))""",
-    "CREATE INDEX items_by_digest ON items (digest)",
-    "CREATE INDEX items_by_duplicates ON items (duplicates)",
     """CREATE TABLE classes (
         number INTEGER PRIMARY KEY,
         name {text} NOT NULL UNIQUE,
