@@ -354,7 +354,10 @@ class TerminalLine(CellLine):
     def finish(self, handle: int) -> None:
         """Forget a task, and wipe the line after the last one."""
         del self._tasks[handle]
-        self._show(is_due=True) if self._tasks else self._write("")
+        if self._tasks:
+            self._show(is_due=True)
+        else:
+            self._write("")
 
     def _write(self, line: str) -> None:
         # The cursor waits at the start, so that what a script prints replaces the line.
