@@ -353,17 +353,14 @@ class TerminalLine(CellLine):
 
     def finish(self, handle: int) -> None:
         """Forget a task, and wipe the line after the last one."""
-        del self._tasks[handle]
-        if self._tasks:
-            self._show(is_due=True)
-        else:
+        super().finish(handle)
+        if not self._tasks:
             self._write("")
 
     def _write(self, line: str) -> None:
         # The cursor waits at the start, so that what a script prints replaces the line.
         room = shutil.get_terminal_size().columns - 1
-        sys.stderr.write(f"\r{line[:room]:<{room}}\r")
-        sys.stderr.flush()
+        print(f"\r{line[:room]:<{room}}", end="\r", file=sys.stderr, flush=True)
 
 
 _CELL, _TERMINAL = CellLine(), TerminalLine()
@@ -382,6 +379,6 @@ def shown() -> AbstractContextManager[None]:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if getattr(shell, "kernel", None) is not None:
         return reporting(_CELL)
-    is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    is_shown = is_terminal and os.environ.get("TERM") != "dumb"
-    return reporting(_TERMINAL) if is_shown else nullcontext()
+    if sys.stderr is None or not sys.stderr.isatty() or os.getenv("TERM") == "dumb":
+        return nullcontext()
+    return reporting(_TERMINAL)
