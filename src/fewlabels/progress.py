@@ -360,7 +360,8 @@ class TerminalLine(CellLine):
     def _write(self, line: str) -> None:
         # The cursor waits at the start, so that what a script prints replaces the line.
         room = shutil.get_terminal_size().columns - 1
-        print(f"\r{line[:room]:<{room}}", end="\r", file=sys.stderr, flush=True)
+        sys.stderr.write(f"\r{line[:room]:<{room}}\r")
+        sys.stderr.flush()
 
 
 _CELL, _TERMINAL = CellLine(), TerminalLine()

@@ -41,7 +41,9 @@ def test_a_terminal_shows_how_many_are_done_below_what_the_caller_prints(
     for _ in run(little.experiment(seeds=(0,)), tmp_path / "b", little.Here()):
         screen.write("printed\n")
     shown = " ".join(screen.getvalue().split())
-    assert shown == "Runs 0/3 printed Runs 1/3 printed Runs 2/3 printed Runs 3/3"
+    assert (
+        shown == "Runs 0/3 printed Runs 1/3 printed Runs 2/3 printed Runs 3/3 Runs 3/3"
+    )
 
 
 def test_strategies_of_a_seed_share_their_beginning_and_it_changes_nothing(
