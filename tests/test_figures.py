@@ -42,7 +42,9 @@ NOT_MEASURED = {
 """Numbers with a unit that nobody measured, by page, and what they are."""
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=attrgetter("stem"))
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "benchmarks").glob("*.py")), ids=attrgetter("stem")
+)
 def test_what_measured_them_can_be_run_again(path):
     """A benchmark that nobody runs still imports what is there."""
     import_module(f"benchmarks.{path.stem}")

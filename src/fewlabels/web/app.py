@@ -148,6 +148,7 @@ def _add_writing(app: APIRouter, session: Session, browse: Browse) -> None:
 
 def add_labeling(app: APIRouter, session: Session) -> None:
     """Add the route by which people label."""
+
     @app.post("/api/act")
     def act(action: Action) -> Facts:
         """Store an action of a person; the same one again changes nothing."""
