@@ -167,6 +167,8 @@ def test_more_checks_measure_the_models_there_are(tmp_path):
         assert (status.num_awaited, status.num_audited) == (0, before.audit_size + 5)
         assert status.num_spent == status.budget
         assert [point.audited.num_audited for point in status.curve] == [8, 8, 8]
+        named = f"About {status.num_checks} more random checks"
+        assert (named in status.advice) == (status.num_checks > 0)
         record, snapshot = more.records()[-1], more.snapshot()
         pool = snapshot.pool(more.images(snapshot))
         checks = [snapshot.positions[item] for item in record.audit]

@@ -421,5 +421,6 @@ def reason_of(asked: StoredRound) -> str:
         f"Chosen by the strategy {asked.strategy}, looking at {by}.",
     )
     if any(entry.role == "audit" for entry in asked.items):
-        text += " Some images of this round only check how good the model is."
+        some = "All" if others < 0 else "Some"
+        text += f" {some} images of this round only check how good the model is."
     return text
