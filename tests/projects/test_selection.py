@@ -141,13 +141,58 @@ def test_an_audit_slice_may_come_later(tmp_path):
         answer(project, asked)
         status = project.status()
         assert status.num_audited == 3
-        assert status.curve[-1].audited.accuracy is None  # the model is older
+        assert status.curve[-1].audited.num_audited == 3  # the older model, too
         assert not any("have no label" in note for note in status.notes)
         project.train()
         status = project.status()
         assert status.num_audited == 3
-        assert [p.num_labeled for p in status.curve] == [8]  # the first saw no audit
+        assert [p.num_labeled for p in status.curve] == [4, 8]
         assert status.curve[-1].audited.accuracy is not None
+
+
+def test_more_checks_measure_the_models_there_are(tmp_path):
+    with begun(tmp_path) as project:
+        for _ in range(3):
+            go_on(project)
+            project.train()
+        before = project.status()
+        assert before.num_spent == before.budget
+        assert before.num_awaited == 0
+        more = project.with_budget(project.settings.budget + 5, before.audit_size + 5)
+        assert more.status().num_awaited == 5
+        asked = more.ask()
+        assert (asked.num_audit, len(asked.items), asked.strategy) == (5, 5, "random")
+        answer(more, asked)
+        status = more.status()
+        assert (status.num_awaited, status.num_audited) == (0, before.audit_size + 5)
+        assert status.num_spent == status.budget
+        assert [point.audited.num_audited for point in status.curve] == [8, 8, 8]
+        named = f"About {status.num_checks} more random checks"
+        assert (named in status.advice) == (status.num_checks > 0)
+        record, snapshot = more.records()[-1], more.snapshot()
+        pool = snapshot.pool(more.images(snapshot))
+        checks = [snapshot.positions[item] for item in record.audit]
+        model = more.classifier(record, pool)
+        seen = model.outputs(pool.images, torch.tensor(checks)).logits.argmax(dim=1)
+        assert [pool.classes[number] for number in seen] == [*record.audit.values()]
+        with pytest.raises(BudgetError, match="17 of 17 labels are spent"):
+            more.ask()
+        more.close()
+
+
+def test_a_check_that_a_model_may_have_learned_does_not_measure_it(tmp_path):
+    with begin(tmp_path, audit=0, budget=24) as project:
+        asked = go_on(project)
+        project.train()
+        done = [event.uuid for event in project.store.labels()]
+        for uuid in done:
+            project.undo(target=uuid, annotator="ann")
+        more = project.with_budget(24, 12)
+        answer(more, more.ask(anew=True))
+        known = {item.item for item in asked.items}
+        assert known & more.snapshot().audit
+        assert more.records()[0].audit == {}
+        assert not more.status().curve[-1].audited.num_audited
 
 
 def test_copies_are_asked_about_once(tmp_path):

@@ -195,6 +195,15 @@ def test_from_a_folder_to_a_model_by_touch_on_a_phone(tmp_path, chromium):
         goes_to("results")
         person.waits_for(".matrix td.right button")
         person.waits_for("text=Have I labeled enough?")
+        page.tap("text=/Ask for \\d+ random checks/")
+        person.waits_for(".gain >> text=/\\d+ random checks come with the next images/")
+        page.tap("text=Label them")
+        person.sees()  # although the budget was spent
+        with Project.open(tmp_path / "digits-labels") as project:
+            settings, asked = project.settings, project.store.rounds()[-1]
+        assert settings.audit - 10 == settings.budget - NUM_LABELS > 0
+        assert [entry.role for entry in asked.items].count("audit") > 0
+        goes_to("results")
         page.tap("#view-results >> text=Export")
         person.waits_for("text=which learned from")
         assert person.errors == []
@@ -332,6 +341,7 @@ def test_an_export_learns_first_and_a_final_training_is_confirmed(tmp_path, chro
         person.waits_for("text=A network is trained from scratch")
         assert "Expected: " in person.page.text_content("#dialog")
         person.page.click("dialog >> text=Start")
+        person.waits_for(".job >> text=/Final training … Expected: .* s so far/")
         person.waits_for(".job progress[aria-label='Final training']")
         seen = set()
         while len(seen - {None}) < 3:  # it moves, at every step

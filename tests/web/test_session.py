@@ -221,6 +221,13 @@ def test_the_budget_is_changed_on_the_page(project, browser):
     loud = warnings.catch_warnings(action="error")  # nobody is warned of it
     with loud, Project.open(project.folder) as again:
         assert again.settings.budget == budget + 40
+    shown = browser.get("/api/results").json()
+    wish = {"budget": budget + 45, "audit": shown["audit"] + 5}
+    assert browser.post("/api/budget", wish).json() == {"budget": budget + 45}
+    assert browser.post("/api/budget", {"budget": budget + 40}).status_code == 200
+    later = browser.get("/api/results").json()
+    assert later["audit"] == shown["audit"] + 5
+    assert later["num_awaited"] == shown["num_awaited"] + 5
     for wrong in (0, -1, 10**9, project.settings.audit):
         assert browser.post("/api/budget", {"budget": wrong}).status_code == 422
     assert browser.session.state()["budget"] == budget + 40

@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -91,8 +92,7 @@ def train_model(project: "Project", other: Choice | None = None) -> Trained:
     is_free = pool.labels == UNKNOWN
     is_free[list(audit.values())] = False
     guesses = np.empty(len(pool), dtype=_GUESS)  # of images known by a hash of their id
-    hashes = b"".join(sha256(name.encode()).digest()[:8] for name in pool.ids)
-    guesses["item"] = np.frombuffer(hashes, dtype="<u8")
+    guesses["item"] = _hashes(pool.ids)
     guesses["class"] = predicted.numpy()
     unlabeled = guesses[is_free.numpy()]
     counts = torch.bincount(predicted, minlength=pool.num_classes)
@@ -134,12 +134,7 @@ def _change(
     for record in reversed(project.records()):
         if record.trainer != trainer or record.num_labeled >= num_labeled:
             continue
-        path = project.models_folder / record.name / _GUESSES
-        try:
-            content = files.read_regular(path, _MOST_GUESSES)
-            earlier = np.frombuffer(content, dtype=_GUESS)
-        except (OSError, ValueError):
-            return None
+        earlier = _read_guesses(project, record)
         both = guesses["item"], earlier["item"]
         _, now, before = np.intersect1d(*both, return_indices=True)
         if not len(now):
@@ -147,6 +142,39 @@ def _change(
         is_other = guesses["class"][now] != earlier["class"][before]
         return Change(record.num_labeled, num_labeled, float(is_other.mean()))
     return None
+
+
+def predict_checks(project: "Project", items: Sequence[str]) -> None:
+    """Note what the models predict for images drawn to measure after their training.
+
+    Where one of them was labeled before and that was undone, a model may have learned
+    the label; then only later models are measured on them.
+    """
+    if not {event.item for event in project.store.events()}.isdisjoint(items):
+        return
+    hashed = dict(zip(items, _hashes(items).tolist(), strict=True))
+    with project.alone(_MODELS_LOCK, "writing a model", timeout=-1):
+        for record in project.records():
+            guesses = dict(_read_guesses(project, record).tolist())
+            known = {i: guesses[h] for i, h in hashed.items() if h in guesses}
+            new = {i: record.classes[number] for i, number in known.items()}
+            changed = record.model_copy(update={"audit": record.audit | new})
+            folders.write_record(project.models_folder / record.name, changed)
+
+
+def _hashes(items: Sequence[str]) -> NDArray[np.uint64]:
+    """Return the numbers that stand for images in a file of predictions."""
+    hashes = b"".join(sha256(item.encode()).digest()[:8] for item in items)
+    return np.frombuffer(hashes, dtype="<u8")
+
+
+def _read_guesses(project: "Project", record: folders.ModelRecord) -> NDArray[np.void]:
+    """Return a model's predictions; none from a file that is gone or damaged."""
+    try:
+        path = project.models_folder / record.name / _GUESSES
+        return np.frombuffer(files.read_regular(path, _MOST_GUESSES), dtype=_GUESS)
+    except (OSError, ValueError):
+        return np.empty(0, dtype=_GUESS)
 
 
 def load_classifier(

@@ -304,10 +304,19 @@ class Project:
         """Return what is known of every model, in the order of training."""
         return folders.read_records(self.models_folder)
 
-    def with_budget(self, budget: int) -> Self:
-        """Change the number of labels to give in all, and return the project."""
+    def with_budget(self, budget: int, audit: int | None = None) -> Self:
+        """Change the number of labels to give in all, and return the project.
+
+        Args:
+            budget: The number.
+            audit: How many of them only measure; None: as many as before.
+
+        Returns:
+            The project. Images that measure are drawn with the next ones to label.
+        """
         known = ProjectSettings.read(self.folder).model_dump()
-        settings = validated(ProjectSettings, known | {"budget": budget})
+        new = {"budget": budget, "audit": known["audit"] if audit is None else audit}
+        settings = validated(ProjectSettings, known | new)
         settings.write(self.folder)
         with warnings.catch_warnings(action="ignore"):
             settings.warn_of_changes(self.folder)  # it was changed on purpose

@@ -11,9 +11,9 @@ from fewlabels import strategies
 from fewlabels.errors import BudgetError, FewlabelsWarning, count
 from fewlabels.experiments.settings import Choice
 from fewlabels.models.classifiers import PrecomputedClassifier
-from fewlabels.pool import UNKNOWN, ArrayImages, Images, Pool, check_query
+from fewlabels.pool import UNKNOWN, ArrayImages, Images, Pool, Query, check_query
+from fewlabels.projects import model_training
 from fewlabels.projects.folder import ModelRecord
-from fewlabels.projects.settings import largest_audit
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.store import RoundItem, StoredRound, candidates_digest
 from fewlabels.protocols import Classifier
@@ -56,7 +56,7 @@ def new_round(
     num_promised = len(snapshot.waiting & snapshot.positions.keys()) if ahead else 0
     unaudited = set(free) - set(audit)
     left = settings.budget - snapshot.num_spent - num_promised - len(audit) - len(again)
-    if left < 1 or not unaudited:
+    if left < (0 if audit else 1) or not unaudited:
         why = f"every {settings.noun} has been asked about"
         if left < 1:
             why = f"{snapshot.num_spent} of {settings.budget} labels are spent"
@@ -65,6 +65,7 @@ def new_round(
             f"add {settings.noun}s, or train and export."
         )
     size = min(settings.query if size is None else size, left, len(unaudited))
+    choice = choice if left else Choice(name="random")  # all of the round measures
     records = project.records()
     model = records[-1] if records else None
     chooser = strategies.resolve(choice.name, choice.options)
@@ -73,7 +74,9 @@ def new_round(
     unknown = [i for i in pending if snapshot.items[i].id not in snapshot.audit]
     expected = _with_expected_labels(pool, classifier, unknown)
     draws, history = stream(settings.seed, "query", step), snapshot.history()
-    query = chooser.select(classifier, expected, size, draws, history=history)
+    query = Query()
+    if left:
+        query = chooser.select(classifier, expected, size, draws, history=history)
     check_query(query, expected, size)
     asked = [RoundItem(pool.ids[index]) for index in query.indices.tolist()]
     if audit or again:  # mixed, so that nobody can tell what measures
@@ -94,6 +97,8 @@ def new_round(
         shares = _shares(classifier, pool, indices).tolist()
         known = (pool.ids[index] for index in indices)
         options["guesses"] = dict(zip(known, shares, strict=True))
+    if audit and model is not None:
+        model_training.predict_checks(project, [pool.ids[index] for index in audit])
     candidates = (pool.ids[index] for index in pool.candidates.tolist())
     new = StoredRound(
         step=step,
@@ -136,9 +141,7 @@ def _audit_slice(
 ) -> list[int]:
     """Return uniformly drawn images to complete the audit slice."""
     free = torch.tensor(candidates, dtype=torch.int64)
-    most = largest_audit(len({item.group for item in snapshot.items}))
-    wanted = min(project.settings.audit, most) - len(snapshot.audit)
-    missing = max(0, min(wanted, len(free) - 1))
+    missing = max(0, min(snapshot.num_undrawn(project.settings.audit), len(free) - 1))
     draws = stream(project.settings.seed, "audit", len(snapshot.rounds))
     drawn: list[int] = free[torch.randperm(len(free), generator=draws)].tolist()
     return sorted(drawn[:missing])

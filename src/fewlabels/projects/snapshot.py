@@ -11,6 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Self
 
 from fewlabels.projects.folder import NUM_TO_TELL_APART
+from fewlabels.projects.settings import largest_audit
 from fewlabels.projects.store import Item, Kind, RoundItem, Store, StoredRound, records
 from fewlabels.projects.store.records import LABELS, Verdict, num_answers
 
@@ -163,6 +164,12 @@ class Snapshot:
                 closed.add(item.group)
                 indices.append(index)
         return indices
+
+    def num_undrawn(self, audit: int) -> int:
+        """Return how many images to measure can be drawn until there are ``audit``."""
+        most = largest_audit(len({item.group for item in self.items}))
+        missing = min(audit, most) - len(self.audit)
+        return max(0, min(missing, len(self.candidates) - 1))
 
     def pool(self, images: "Images", *, budget: int | None = None) -> "Pool":
         """Return the pool that strategies and trainers see: no label that measures."""

@@ -76,6 +76,10 @@ class Status:
     """What the next query is expected to bring."""
     advice: str
     """Whether there are enough labels, in a few sentences; empty before a model."""
+    num_checks: int
+    """How many more images that measure the advice names; 0: it does not."""
+    num_awaited: int
+    """Images that measure which are still to be drawn or labeled."""
     agreement: Agreement
     notes: tuple[str, ...]
     """What to keep in mind, in sentences."""
@@ -113,6 +117,10 @@ def project_status(project: "Project") -> Status:
         alike = [record for record in records if record.trainer == latest.trainer]
         changes = [record.change for record in alike if record.change is not None]
         gain = evaluation.expected_gain(changes, settings.query)
+    measured = curve[-1].audited if curve else evaluation.accuracy_interval(0, 0)
+    num_open = sum(entry.role == "audit" for entry in snapshot.open)
+    room = snapshot.num_undrawn(len(snapshot.items)) + num_open
+    confirmed = evaluation.checks_to_confirm(measured, room)
     fall = evaluation.fall_note(right)
     if fall:
         fall += f" The earlier one, {compared[-2].name}, is kept in the folder models."
@@ -137,7 +145,9 @@ def project_status(project: "Project") -> Status:
         num_unused=max(0, sum(counts) - (latest.num_labeled if latest else 0)),
         curve=curve,
         gain=gain,
-        advice=evaluation.stopping_advice(gain, curve[-1].audited if curve else None),
+        advice=evaluation.stopping_advice(gain, measured, room),
+        num_checks=confirmed[0] if confirmed else 0,
+        num_awaited=snapshot.num_undrawn(settings.audit) + num_open,
         agreement=agreement([label for label in given if label.is_asked]),
         notes=(
             *filter(None, [fall]),

@@ -70,6 +70,8 @@ class Budget(_Message):
     """A new number of labels to give in all."""
 
     budget: int = Field(ge=1, le=MOST_BUDGET)
+    audit: int | None = Field(None, ge=0, le=MOST_BUDGET)
+    """How many of them only measure; None: as many as before."""
 
 
 class ClassLook(FrozenModel):

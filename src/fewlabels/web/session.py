@@ -38,6 +38,7 @@ REPEATED_AFTER = 40
 """Events after which a confirmed image may come back."""
 _LOOKS = TypeAdapter(dict[int, ClassLook])
 _MOST_LOOK_BYTES = 4 * 1024**2
+_FACTS = ("advice", "notes", "num_unused", "num_checks", "num_awaited")
 _COUNTED = ("spent", "confirmed", "imported", "skipped")
 
 
@@ -145,7 +146,7 @@ class Session:
 
     def set_budget(self, wish: messages.Budget) -> Facts:
         """Change how many labels are to be given in all."""
-        self._project = self.project.with_budget(wish.budget)
+        self._project = self.project.with_budget(wish.budget, wish.audit)
         return {"budget": wish.budget}
 
     def show_classes(self, given: messages.ClassLooks) -> Facts:
@@ -280,9 +281,8 @@ class Session:
             "headline": project_headline(status),
             "explanation": " ".join(project_explanation(status)),
             "curve": [point for point in status.curve if point.audited.num_audited],
-            "advice": status.advice,
-            "notes": status.notes,
-            "num_unused": status.num_unused,
+            "audit": max(self.project.settings.audit, status.audit_size),
+            **{name: getattr(status, name) for name in _FACTS},
             "num_measuring": status.num_audited,
             "classes": class_measures(status, retired),
             "confusion": [
@@ -421,5 +421,6 @@ def reason_of(asked: StoredRound) -> str:
         f"Chosen by the strategy {asked.strategy}, looking at {by}.",
     )
     if any(entry.role == "audit" for entry in asked.items):
-        text += " Some images of this round only check how good the model is."
+        some = "All" if others < 0 else "Some"
+        text += f" {some} images of this round only check how good the model is."
     return text

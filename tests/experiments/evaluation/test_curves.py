@@ -137,6 +137,9 @@ def test_as_many_checks_as_are_advised_confirm_the_accuracy(num_right):
     right = int(audited.accuracy * (60 + number) + 1e-9)
     assert lasting_interval(right, 60 + number).low >= target - 1e-9
     assert number <= 200
+    few = checks_to_confirm(audited, 30)
+    assert few is None or (few[0] <= 30 and few[1] <= target)
+    assert checks_to_confirm(audited, 0) is None
 
 
 def test_advice_says_what_is_known():

@@ -477,34 +477,38 @@ def expected_gain(changes: Sequence[Change], num_more: int) -> Gain:
     return Gain(num_more=more, gain=gain, low=low, high=high)
 
 
-def checks_to_confirm(audited: AuditedAccuracy) -> tuple[int, float] | None:
+def checks_to_confirm(
+    audited: AuditedAccuracy, most: int = MOST_CHECKS
+) -> tuple[int, float] | None:
     """Return how many more checks would confirm how high an accuracy.
 
     Args:
         audited: The accuracy seen so far; further checks are taken to be right as
             often.
+        most: How many there may be; more than 200 are never advised.
 
     Returns:
-        The number, at most 200 and rounded up to tens, and the highest multiple of five
+        The number, rounded up to tens, and the highest multiple of five
         percent that would be below the lasting interval then; None if that would not be
         higher than now.
     """
-    if audited.accuracy is None:
-        return None
+    most = min(most, MOST_CHECKS)
 
     def low(more: int) -> float:
         total = audited.num_audited + more
-        right = int(audited.accuracy * total + 1e-9) if audited.accuracy else 0
+        right = int((audited.accuracy or 0) * total + 1e-9)
         return lasting_interval(right, total, audited.level).low
 
-    target = floor(20 * low(MOST_CHECKS)) / 20
+    target = floor(20 * low(most)) / 20
     if target <= low(0):
         return None
-    enough = (more for more in range(10, MOST_CHECKS, 10) if low(more) >= target)
-    return next(enough, MOST_CHECKS), target
+    enough = (more for more in range(10, most, 10) if low(more) >= target)
+    return next(enough, most), target
 
 
-def stopping_advice(gain: Gain | None, audited: AuditedAccuracy | None) -> str:
+def stopping_advice(
+    gain: Gain | None, audited: AuditedAccuracy | None, most: int = MOST_CHECKS
+) -> str:
     """Return whether there are enough labels, in a few sentences.
 
     Example:
@@ -515,6 +519,7 @@ def stopping_advice(gain: Gain | None, audited: AuditedAccuracy | None) -> str:
     Args:
         gain: What more labels are expected to bring; None: not known.
         audited: The accuracy seen; None: not measured.
+        most: How many more checks there may be.
 
     Returns:
         The sentences; empty where nothing is known.
@@ -524,7 +529,7 @@ def stopping_advice(gain: Gain | None, audited: AuditedAccuracy | None) -> str:
         stop = f"You may stop labeling (under {100 * LITTLE:g} points for 20 labels): "
         words = stop if gain.is_little else "Go on labeling: "
         sentences.append(f"{'' if gain.gain is None else words}{gain}")
-    if audited is not None and (confirmed := checks_to_confirm(audited)):
+    if audited is not None and (confirmed := checks_to_confirm(audited, most)):
         number, share = confirmed
         checks = f"About {number} more random checks would confirm at least"
         sentences.append(f"{checks} {100 * share:.0f} %.")

@@ -9,7 +9,7 @@ import { LabelView } from "./label.js";
 import { Outbox } from "./outbox.js";
 import { ResultsView } from "./results.js";
 import { ReviewView } from "./review.js";
-import { progressOf } from "./words.js";
+import { progressOf, timeLeft } from "./words.js";
 
 /** The views in the order of their tabs: name, title, key with Shift, class. */
 const VIEWS = [
@@ -51,6 +51,7 @@ class Page {
       (action, error) => this.refuse(action, error),
     );
     this.statusBefore = {};
+    this.begun = {}; // when this tab first saw each job run
     this.closed = {}; // errors of jobs that were read and closed
     this.started = new Set(); // jobs that this tab started: only it shows what came of them
   }
@@ -203,7 +204,10 @@ class Page {
       if (job.status === "running") {
         const bar = job.total ? h("progress", { max: job.total, value: job.done, "aria-label": title }) : null;
         const stop = CAN_STOP.includes(name) ? action("Stop", `cancel/${name}`) : null;
-        rows.push(h("span", { class: "job" }, progressOf(job, `${title} …`), bar, stop));
+        if (this.statusBefore[name] !== "running") this.begun[name] = performance.now();
+        const expected = name === "final" && !job.total ? ` ${jobs.estimate.result?.expected ?? ""}` : "";
+        const clock = timeLeft(job) ? null : h("span", { class: "clock", "aria-hidden": "true", "data-begun": this.begun[name] });
+        rows.push(h("span", { class: "job" }, h("span", {}, progressOf(job, `${title} …`), expected, clock), bar, stop));
       } else if (job.status === "failed" && name !== "round" && this.closed[name] !== job.error) {
         const close = button("Close", () => {
           this.closed[name] = job.error;
@@ -220,6 +224,15 @@ class Page {
       this.statusBefore[name] = job.status;
     }
     fill(byId("jobs"), rows.length ? rows : h("span", { class: "quiet" }, "Nothing runs in the background."));
+    this.drawClocks();
+  }
+
+  /** Say how long the jobs have run that do not know how long they will. */
+  drawClocks() {
+    for (const clock of document.querySelectorAll(".clock")) {
+      const seconds = Math.round((performance.now() - clock.dataset.begun) / 1000);
+      clock.textContent = seconds ? ` ${seconds} s so far` : "";
+    }
   }
 
   /** Say what came of a job that this tab started, and ask what follows. */
@@ -322,6 +335,7 @@ async function main() {
   document.addEventListener("keydown", (event) => press(page, event));
   listen((state) => page.update(state), () => page.disconnect());
   setInterval(() => page.heartbeat(), HEARTBEAT);
+  setInterval(() => page.drawClocks(), 1000);
   document.addEventListener("visibilitychange", () => document.hidden || page.heartbeat());
   window.addEventListener("pagehide", () => {
     post("/api/leave", page.signature, { keepalive: true }).catch(() => {});

@@ -1,7 +1,7 @@
 // Have I labeled enough? Accuracy with its interval, the curve, balance, likely slips.
 
-import { get } from "./api.js";
-import { again, button, byId, fill, h, kbd, note, table, wait } from "./dom.js";
+import { get, post } from "./api.js";
+import { again, button, byId, fill, h, kbd, note, table, toast, wait } from "./dom.js";
 import { doubtful, drawPeople } from "./people.js";
 import { thumbnail } from "./pictures.js";
 import { percent, plural } from "./words.js";
@@ -157,7 +157,7 @@ export class ResultsView {
     this.doubts = h("div", { class: "card wide", hidden: true });
     this.slips = wideCard("Labels to look at again");
     const unused = status.num_unused ? `${status.num_unused} labels are not in the model yet.` : "The model has learned from all labels.";
-    const advice = status.advice ? h("div", { class: "gain" }, h("h3", {}, "Have I labeled enough?"), h("p", {}, status.advice)) : null;
+    const advice = status.advice ? h("div", { class: "gain" }, h("h3", {}, "Have I labeled enough?"), h("p", {}, status.advice), this.checks(status)) : null;
     const noModel = () => note("It begins with the first model that has random checks.");
     const showConfused = (label, predicted) => review.show(label === predicted ? { name: predicted, order: "typical", region: "" } : { name: predicted, order: "mistakes", other: label, region: "" });
     fill(
@@ -184,6 +184,20 @@ export class ResultsView {
       this.slips,
       this.doubts,
     );
+  }
+
+  /** Offer the random checks that the advice names, or say where they are. */
+  checks({ num_checks: more, num_awaited: awaited, audit }) {
+    if (!more) return null;
+    if (awaited) return note(`${plural(awaited, "random check")} ${awaited === 1 ? "comes" : "come"} with the next images in Label, unmarked. `, link("Label them", () => this.page.go("label")));
+    const budget = this.page.state.budget + more;
+    const askFor = async () => {
+      const done = await post("/api/budget", { ...this.page.signature, budget, audit: audit + more }).catch((error) => toast(error.message));
+      if (!done) return;
+      toast(`${budget} labels are planned now.`, 4);
+      this.enter();
+    };
+    return h("p", { class: "checks" }, button(`Ask for ${plural(more, "random check")}`, askFor), h("span", { class: "quiet" }, `They raise the budget to ${plural(budget, "label")}.`));
   }
 
   /** Show what the model is least sure about; a click shows more like it in Review. */
