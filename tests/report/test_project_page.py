@@ -180,18 +180,23 @@ def test_an_audit_slice_without_labels_says_so(tmp_path):
     assert "not measured: none of the images that measure has a label." in shown
 
 
-def test_an_audit_slice_younger_than_a_model_says_so(tmp_path):
+@pytest.mark.parametrize("are_kept", [True, False])
+def test_an_audit_slice_younger_than_a_model_measures_its_predictions(
+    tmp_path, are_kept
+):
     project, truth = create(tmp_path, audit=0)
     with project:
         answer(project, project.ask(), truly(truth))
-        project.train()
+        name = project.train().record.name
+        if not are_kept:
+            (project.models_folder / name / "predicted.bin").unlink()
     with changed(project, audit=8) as project:
         answer(project, project.ask(), truly(truth))
         shown = text_of(page(project))
         project.train()
         later = text_of(page(project))
     words = "the images that measure were drawn after the model was trained."
-    assert words in shown
+    assert (words in shown) is not are_kept
     assert words not in later
 
 
