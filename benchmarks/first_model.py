@@ -105,10 +105,10 @@ class Session:
 
     def look(self) -> None:
         """Note what has happened behind the page."""
-        told = self.page.evaluate("window.told")
-        if told and told["spent"] >= LABELS_OF_FIRST_MODEL:
+        state = self.page.evaluate("window.state")
+        if state and state["spent"] >= LABELS_OF_FIRST_MODEL:
             self.note("tenth label")
-        if told and told["jobs"]["features"]["status"] == "done":
+        if state and state["jobs"]["features"]["status"] == "done":
             self.note("features")
         if (self.project / "models/model-000/training.json").exists():
             self.note("first model")
@@ -143,7 +143,7 @@ class Session:
         """Export, and return what came of it."""
         self.page.keyboard.press("Shift+E")
         while True:
-            job = self.page.evaluate("window.told.jobs.export")
+            job = self.page.evaluate("window.state.jobs.export")
             if job["status"] in {"done", "failed"}:
                 self.note("export")
                 return job
