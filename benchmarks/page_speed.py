@@ -199,7 +199,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=100_000)
     parser.add_argument("--side", type=int, default=96, help="pixels")
-    parser.add_argument("--keys", type=int, default=300)
+    parser.add_argument("--keys", type=int, default=200)
     parser.add_argument("--pace", type=float, default=0.5, help="seconds for an image")
     parser.add_argument("--files", type=Path, help="where they are, or to be kept")
     parser.add_argument(

@@ -216,3 +216,13 @@ def test_a_host_that_is_not_here_is_not_a_question_of_the_port(host, tmp_path):
         UsageError, match="not an address of this machine; give one of its own"
     ):
         server_module.listen(host, None, tmp_path)
+
+
+def test_the_content_of_an_answer_does_not_wait_for_its_headers(tmp_path):
+    with (
+        server_module.listen("127.0.0.1", 0, tmp_path) as listener,
+        socket.create_connection(listener.getsockname()),
+    ):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -283,12 +283,17 @@ def listen(host: str, port: int | None, folder: Path) -> socket.socket:
     reason, advice = "", "try another port"
     for number in ports:
         try:
-            return socket.create_server((host, number), family=family)
+            listener = socket.create_server((host, number), family=family)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             if error.errno in _NOT_HERE:
                 reason = "it is not an address of this machine"
                 advice = "give one of its own, or 0.0.0.0 for all of them"
+        else:
+            # Connections inherit it; without it every answer takes 40 ms more, since
+            # its content would wait until the browser has confirmed the headers.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return listener
     raise UsageError(f"Cannot listen at {host}:{ports[0]}: {reason}; {advice}.")
 
 

@@ -413,7 +413,7 @@ class Store(Database):
         query = sa.select(ITEMS.c.id, ITEMS.c.path).order_by(ITEMS.c.path, ITEMS.c.id)
         with self.read_connection() as connection:
             rows = connection.execute(query.where(ITEMS.c.state == schema.PRESENT))
-            return [(row.id, row.path) for row in rows]
+            return [tuple(row) for row in rows]
 
     @property
     def items_checksum(self) -> str:
