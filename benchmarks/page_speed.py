@@ -161,7 +161,7 @@ def measured(images: Path, project: Path, num_keys: int, pace: float) -> dict[st
         page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
         page.add_init_script(WATCH)
         begun = time.time()
-        words = ("--classes", NAMES, "--budget", str(4 * num_keys))
+        words = ("--classes", NAMES, "--budget", str(10 * num_keys))
         words += ("--project", str(project))
         server = Server(images, *words, patience=600)
         served = time.time()
