@@ -3,6 +3,7 @@
 import random
 import sqlite3
 import time
+from threading import Timer
 
 import pytest
 from benchmarks.page import CHROMIUM, Server, chromium
@@ -56,8 +57,11 @@ class Selection:
         """Wait until the images of the filter are listed."""
         self.person.until(f"{COUNT}?.startsWith('{len(self.names):,} of ')")
 
-    def change(self, key):
-        """Change all images with a key, or take the last change back."""
+    def change(self, key, soon=lambda: None):
+        """Change all images with a key, or take the last change back.
+
+        What is given is called just before, and its result returned.
+        """
         if key == "Backspace":
             self.history.pop()
         else:
@@ -66,7 +70,9 @@ class Selection:
             self.person.press("Control+a")
             text = f"{len(self.names):,} selected"
             self.person.waits_for(f".browse-actions >> text={text}")
+        result = soon()
         self.person.press(key)
+        return result
 
     def answers(self):
         """Return what the store has to know of the images."""
@@ -95,8 +101,7 @@ def test_changes_of_many_images_are_whole_whenever_the_server_is_killed(tmp_path
             selection = Selection(person, [name for name in files if digit in name])
             page.goto(f"http://127.0.0.1:{server.port}/#browse?name={digit}")
             selection.is_shown()
-            begun = time.monotonic()
-            selection.change("1")
+            begun = selection.change("1", time.monotonic)
             person.is_saved()
             usual = time.monotonic() - begun
             for turn in range(NUM_KILLS):
@@ -104,10 +109,10 @@ def test_changes_of_many_images_are_whole_whenever_the_server_is_killed(tmp_path
                 keys = [key for key in KEYS if KEYS[key] != selection.history[-1]]
                 if turn % 3 == 1 and len(selection.history) > 1:
                     keys = ["Backspace"]
-                selection.change(draws.choice(keys))
+                kill = Timer(draws.uniform(0, usual), server.kill)
+                selection.change(draws.choice(keys), kill.start)
                 after = others | selection.answers()
-                time.sleep(draws.uniform(0, usual))
-                server.kill()
+                kill.join()
                 page.wait_for_timeout(100)
                 is_unsent = page.get_attribute("#saved", "data-unsent") != "0"
                 stored = answers(folder)
