@@ -144,6 +144,15 @@ def test_the_header_alone_refuses_a_bomb(tmp_path, monkeypatch):
         inspect("a", path)
 
 
+def test_a_frame_far_beyond_the_image_is_damage(tmp_path):
+    path = save(tmp_path / "a.gif", height=20, width=20)
+    content = path.read_bytes()
+    start = content.index(b",\0\0\0\0")  # the frame: its place, then its size
+    path.write_bytes(content[: start + 5] + b"\xff" * 4 + content[start + 9 :])
+    with pytest.raises(DataError, match=r"damaged: Image size \(4294836225 pixels\)"):
+        inspect("a", path)
+
+
 @pytest.mark.parametrize("name", ["nul\0.png", "half a letter\ud800.png"])
 def test_a_name_that_no_file_can_have(tmp_path, name):
     with pytest.raises(DataError, match="no file can have this name"):

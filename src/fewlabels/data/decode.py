@@ -203,7 +203,7 @@ def _opened(source: Path | bytes) -> Iterator[tuple[Image.Image, str]]:
                 yield image, digest_of(content)
         except DataError:
             raise
-        except DAMAGE as error:
+        except (*DAMAGE, Image.DecompressionBombError) as error:
             reason = " ".join(str(error).split())[:120] or type(error).__name__
             raise DataError(f"damaged: {reason}") from error
 

@@ -92,7 +92,7 @@ def test_kills_change_no_byte(uninterrupted, tmp_path, monkeypatch, wanted):
     pool, seen, expected = uninterrupted
     chance = random.Random(0)
     kills = sum(
-        killed_at(chance.randrange(len(seen) // 4), tmp_path / "run", pool, monkeypatch)
+        killed_at(chance.randrange(len(seen) // 8), tmp_path / "run", pool, monkeypatch)
         for _ in range(wanted)
     )
     assert kills >= wanted / 2
