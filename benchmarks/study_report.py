@@ -61,6 +61,8 @@ LONG = {
     "beside": "few-labels-worst-pool-and-seconds",
     "shots": "digits-shots",
     "twins 1": "twins-table-1",
+    "twins 3": "twins-table-3",
+    "claims": "twins-claims",
     "convergence": "theory-convergence",
     "draws": "theory-draws",
     "predicted errors": "theory-predicted-errors",
@@ -127,7 +129,8 @@ def as_csv(text: str) -> str:
         is_table, starts = line.startswith("|"), not was_table
         was_table = is_table
         cells = [
-            cell.replace("`", "").strip(" *") for cell in line.strip("|").split("|")
+            cell.replace("`", "").replace("**", "").strip(" *")
+            for cell in line.strip("|").split("|")
         ]
         if not is_table:
             caption = "" if line.startswith("(") else line.rstrip(":") or caption

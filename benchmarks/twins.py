@@ -1,9 +1,9 @@
 """Twins of the paper's Tables 1 and 3 on small images: records, tables, claims.
 
 ``python -m benchmarks.twins DIR`` reads the folder of ``fewlabels bench run`` with the
-recipes ``table1_digits``, ``table3_digits`` and so on, finished or not, adds each
-experiment's finished runs to its record in benchmarks/results, and writes the tables of
-docs/experiments.md from the records. Without DIR it writes the tables alone.
+recipes ``table1_digits``, ``table3_digits`` and so on, finished or not, and adds each
+experiment's finished runs to its record in benchmarks/results. ``make study-report``
+makes the tables from the records.
 """
 
 import argparse
@@ -336,16 +336,10 @@ def number_of(name: str) -> str:
 
 
 def main() -> None:
-    """Write records and tables."""
-    from benchmarks.study_report import DOCS, filled
-
+    """Write the records."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("bench", type=Path, nargs="?", help="folder of the benchmark")
-    given = parser.parse_args()
-    if given.bench is not None:
-        keep(given.bench)
-    page = DOCS / "experiments.md"
-    files.replace_text(page, filled(page.read_text("utf-8"), parts()))
+    parser.add_argument("bench", type=Path, help="folder of the benchmark")
+    keep(parser.parse_args().bench)
 
 
 def parts() -> dict[str, Any]:
