@@ -152,12 +152,14 @@ def predict_checks(project: "Project", items: Sequence[str]) -> None:
     """
     if not {event.item for event in project.store.events()}.isdisjoint(items):
         return
-    hashed = dict(zip(items, _hashes(items).tolist(), strict=True))
+    hashes = _hashes(items)
+    item_of = dict(zip(hashes.tolist(), items, strict=True))
     with project.alone(_MODELS_LOCK, "writing a model", timeout=-1):
         for record in project.records():
-            guesses = dict(_read_guesses(project, record).tolist())
-            known = {i: guesses[h] for i, h in hashed.items() if h in guesses}
-            new = {i: record.classes[number] for i, number in known.items()}
+            guesses = _read_guesses(project, record)
+            is_valid = guesses["class"] < len(record.classes)  # unless it is damaged
+            known = guesses[is_valid & np.isin(guesses["item"], hashes)].tolist()
+            new = {item_of[item]: record.classes[number] for item, number in known}
             changed = record.model_copy(update={"audit": record.audit | new})
             folders.write_record(project.models_folder / record.name, changed)
 
