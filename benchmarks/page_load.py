@@ -123,7 +123,7 @@ def costs(folder: Path, times: int) -> dict[str, float]:
     with Project.open(folder) as project:
         session, routes = Session(project), APIRouter()
         add_labeling(routes, session)
-        act = next(one.endpoint for one in routes.routes if one.path == "/api/act")
+        act = next(r.endpoint for r in routes.routes if r.path == "/api/act")
         begun = time.process_time()
         session.state()
         first = round(1000 * (time.process_time() - begun), 1)

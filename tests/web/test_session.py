@@ -230,4 +230,7 @@ def test_the_budget_is_changed_on_the_page(project, browser):
     assert later["num_awaited"] == shown["num_awaited"] + 5
     for wrong in (0, -1, 10**9, project.settings.audit):
         assert browser.post("/api/budget", {"budget": wrong}).status_code == 422
+    for wrong in (-1, 10**9, budget + 40, "many"):
+        wish = {"budget": budget + 40, "audit": wrong}
+        assert browser.post("/api/budget", wish).status_code == 422
     assert browser.session.state()["budget"] == budget + 40

@@ -79,11 +79,9 @@ def new_round(
         query = chooser.select(classifier, expected, size, draws, history=history)
     check_query(query, expected, size)
     asked = [RoundItem(pool.ids[index]) for index in query.indices.tolist()]
-    if audit or again:  # mixed, so that nobody can tell what measures
-        asked += [*(RoundItem(pool.ids[index], "audit") for index in audit), *again]
-        draws = stream(settings.seed, "order", step)
-        order = torch.randperm(len(asked), generator=draws)
-        asked = [asked[place] for place in order.tolist()]
+    measuring = [*(RoundItem(pool.ids[index], "audit") for index in audit), *again]
+    if measuring:
+        asked = _mixed(asked + measuring, stream(settings.seed, "order", step))
     options: dict[str, Any] = {
         "strategy_options": choice.options,
         "value": query.value,
@@ -110,6 +108,13 @@ def new_round(
         candidates_digest=candidates_digest(candidates),
     )
     return project.store.add_round(new)
+
+
+def _mixed(items: list[RoundItem], draws: torch.Generator) -> list[RoundItem]:
+    """Return items in random order, so that nobody can tell what measures."""
+    return [
+        items[place] for place in torch.randperm(len(items), generator=draws).tolist()
+    ]
 
 
 def _with_expected_labels(pool: Pool, classifier: Classifier, items: list[int]) -> Pool:

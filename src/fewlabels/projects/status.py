@@ -111,12 +111,7 @@ def project_status(project: "Project") -> Status:
     confidences = [_confidences(record, items) for record in compared]
     num_labeled = [record.num_labeled for record in compared]
     curve = evaluation.learning_curve(num_labeled, right, confidences=confidences)
-    gain = None
-    if latest is not None:
-        # The gain of another trainer says nothing about that of more labels.
-        alike = [record for record in records if record.trainer == latest.trainer]
-        changes = [record.change for record in alike if record.change is not None]
-        gain = evaluation.expected_gain(changes, settings.query)
+    gain = _expected_gain(records, settings.query)
     measured = curve[-1].audited if curve else evaluation.accuracy_interval(0, 0)
     num_open = sum(entry.role == "audit" for entry in snapshot.open)
     room = snapshot.num_undrawn(len(snapshot.items)) + num_open
@@ -157,6 +152,20 @@ def project_status(project: "Project") -> Status:
         ),
         next_step=_next_step(snapshot, settings.budget, latest),
     )
+
+
+def _expected_gain(
+    records: Sequence[ModelRecord], num_more: int
+) -> evaluation.Gain | None:
+    """Return what more labels are expected to bring the latest model, if there is one.
+
+    The gain of another trainer says nothing about that.
+    """
+    if not records:
+        return None
+    alike = [record for record in records if record.trainer == records[-1].trainer]
+    changes = [record.change for record in alike if record.change is not None]
+    return evaluation.expected_gain(changes, num_more)
 
 
 def _next_step(snapshot: Snapshot, budget: int, latest: ModelRecord | None) -> NextStep:
